@@ -1,0 +1,9 @@
+//! Backpressure-aware async queue and admission control.
+
+mod error;
+mod rate;
+mod tick;
+
+pub use error::{BuildError, RateError};
+pub use rate::Rate;
+pub use tick::Tick;
