@@ -2,6 +2,7 @@
 
 mod error;
 mod rate;
+mod sync;
 mod tick;
 
 pub use error::{BuildError, RateError};
