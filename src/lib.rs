@@ -1,5 +1,6 @@
 //! Backpressure-aware async queue and admission control.
 
+mod clock;
 mod error;
 #[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod ledger;
@@ -10,10 +11,15 @@ mod policy;
 mod rate;
 #[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod refusal;
+mod sync;
 mod tick;
+mod timer;
 #[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod words;
 
+#[cfg(feature = "quanta")]
+pub use clock::FastClock;
+pub use clock::{Clock, ManualClock, TokioClock};
 pub use error::{BuildError, RateError};
 pub use rate::Rate;
 pub use tick::Tick;
