@@ -3,7 +3,6 @@
 mod block_on;
 pub(crate) mod pacing;
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
@@ -55,16 +54,14 @@ impl Timer {
 }
 
 /// Sleeps on the pacing thread, measured again by the clock after each sleep, as the two may drift apart.
-fn precise(clock: Arc<dyn Clock>, deadline: Tick) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        loop {
-            let now = clock.now();
-            if now >= deadline {
-                return;
-            }
-            let leg = (deadline - now).min(pacing::LONGEST);
-            pacing::sleep_until(Instant::now() + leg).await;
+async fn precise(clock: Arc<dyn Clock>, deadline: Tick) {
+    loop {
+        let now = clock.now();
+        if now >= deadline {
+            return;
         }
+        let leg = (deadline - now).min(pacing::LONGEST);
+        pacing::sleep_until(Instant::now() + leg).await;
     }
 }
 
