@@ -1,6 +1,7 @@
 //! The machine driven by invented instants.
 
 mod behaviour;
+mod laws;
 mod million;
 
 use std::time::Duration;
