@@ -1,7 +1,6 @@
 //! Laws that hold for every configuration and every history.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use proptest::prelude::*;
 

@@ -1,16 +1,20 @@
 //! The machine driven by invented instants.
 
-mod behaviour;
+mod departing;
+mod door;
+mod ending;
 mod laws;
 mod million;
 
 use std::time::Duration;
 
-use crate::machine::{Ask, Effects, Machine, Place, Preset, Spec, Taken};
+use crate::machine::{Ask, Effects, Machine, Offered, Place, Preset, Spec, Taken, WaiterKey};
 use crate::rate::Rate;
+use crate::refusal::Reason;
 use crate::tick::Tick;
 use crate::words::Priority;
 
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const GRAIN: Duration = Duration::from_micros(2500);
 
 pub(super) fn spec(rate: Rate) -> Spec {
@@ -68,4 +72,33 @@ pub(super) fn take(machine: &mut Machine<u64>, now: Tick) -> Taken<u64> {
     machine
         .take(now, &mut Effects::new())
         .expect("a departure is due")
+}
+
+#[track_caller]
+pub(super) fn refused(machine: &mut Machine<u64>, now: Tick, ask: &Ask) -> Reason {
+    let refusal = machine
+        .try_offer(now, ask, &mut Effects::new())
+        .expect_err("no room");
+    refusal.reason()
+}
+
+#[track_caller]
+pub(super) fn waits(
+    machine: &mut Machine<u64>,
+    now: Tick,
+    ask: &Ask,
+    stay: Option<Duration>,
+) -> WaiterKey {
+    match machine.offer(now, ask, stay, &mut Effects::new()) {
+        Offered::Waiting(key) => key,
+        other => panic!("did not wait: {other:?}"),
+    }
+}
+
+pub(super) fn bounded(max: u64, low: u64, high: u64, waiters: u64) -> Machine<u64> {
+    let mut spec = unpaced();
+    spec.max_depth = Some(max);
+    spec.watermarks = Some((low, high));
+    spec.max_waiters = Some(waiters);
+    machine(&spec)
 }
