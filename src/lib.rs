@@ -1,9 +1,17 @@
 //! Backpressure-aware async queue and admission control.
 
+mod decision;
 mod error;
+mod key;
+mod policy;
 mod rate;
 mod tick;
 
-pub use error::{BuildError, RateError};
+pub use decision::{Decision, Limited, Verdict};
+pub use error::{AcquireError, BuildError, LimitError, RateError};
+pub use key::{IntoKey, Key};
+pub use policy::{
+    FixedWindow, LeakyBucket, Limit, LimitState, Policy, SlidingCounter, SlidingLog, TokenBucket,
+};
 pub use rate::Rate;
 pub use tick::Tick;
