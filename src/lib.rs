@@ -1,12 +1,18 @@
 //! Backpressure-aware async queue and admission control.
 
+mod clock;
 mod decision;
 mod error;
 mod key;
 mod policy;
 mod rate;
+mod sync;
 mod tick;
+mod timer;
 
+#[cfg(feature = "quanta")]
+pub use clock::FastClock;
+pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
