@@ -108,7 +108,12 @@ impl Refusal {
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         let after = self.retry_after?;
-        Some(after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).max(1))
+        Some(
+            after
+                .as_secs()
+                .saturating_add(u64::from(after.subsec_nanos() > 0))
+                .max(1),
+        )
     }
 
     /// Cost in the queue at that moment: queued jobs and permits out.
@@ -136,17 +141,35 @@ impl fmt::Display for Refusal {
         if let Some(name) = &self.queue {
             write!(f, "{name} ")?;
         }
-        let Self { depth, max_depth, cost, pressure, .. } = self;
+        let Self {
+            depth,
+            max_depth,
+            cost,
+            pressure,
+            ..
+        } = self;
         match self.reason {
-            Reason::Full => write!(f, "is full: {depth} of {max_depth} in use, {cost} more asked"),
+            Reason::Full => write!(
+                f,
+                "is full: {depth} of {max_depth} in use, {cost} more asked"
+            ),
             Reason::Overloaded => {
-                write!(f, "is past its healthy depth: {depth} of {max_depth} in use, {pressure}")
+                write!(
+                    f,
+                    "is past its healthy depth: {depth} of {max_depth} in use, {pressure}"
+                )
             }
             Reason::WaitersFull => {
-                write!(f, "has a full line at the door: {depth} of {max_depth} in use")
+                write!(
+                    f,
+                    "has a full line at the door: {depth} of {max_depth} in use"
+                )
             }
             Reason::TooLate => {
-                write!(f, "could not start the job in time: {depth} of {max_depth} in use")
+                write!(
+                    f,
+                    "could not start the job in time: {depth} of {max_depth} in use"
+                )
             }
             Reason::TimedOut => {
                 write!(f, "had no place in time: {depth} of {max_depth} in use")
@@ -176,7 +199,10 @@ pub struct Refused<T> {
 
 impl<T> Refused<T> {
     pub(crate) fn new(item: T, refusal: Refusal) -> Self {
-        Self { item: SyncCell::new(item), refusal }
+        Self {
+            item: SyncCell::new(item),
+            refusal,
+        }
     }
 
     /// Why.
@@ -236,7 +262,9 @@ impl<T> Refused<T> {
 
 impl<T> fmt::Debug for Refused<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("refusal", &self.refusal).finish_non_exhaustive()
+        f.debug_struct("Refused")
+            .field("refusal", &self.refusal)
+            .finish_non_exhaustive()
     }
 }
 
@@ -265,6 +293,8 @@ impl<T> SyncCell<T> {
     }
 
     pub(crate) fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

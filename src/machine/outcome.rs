@@ -100,6 +100,8 @@ pub(crate) struct Taken<P> {
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) cost: u64,
+    /// What the schedule was charged: the cost, unless corrected or riding along in a batch.
+    pub(crate) charged: u64,
     pub(crate) priority: Priority,
     /// 1 at the first start.
     pub(crate) attempt: u32,
@@ -157,6 +159,11 @@ pub(crate) struct Effects<P> {
 
 impl<P> Effects<P> {
     pub(crate) const fn new() -> Self {
-        Self { wake: Vec::new(), gone: Vec::new(), returned: Vec::new(), pressure: None }
+        Self {
+            wake: Vec::new(),
+            gone: Vec::new(),
+            returned: Vec::new(),
+            pressure: None,
+        }
     }
 }

@@ -143,7 +143,9 @@ impl Spec {
     /// What falls due in 100 ms, and what a late timer can owe.
     fn default_catch_up(&self) -> u64 {
         self.rate.map_or(0, |rate| {
-            rate.units_in(CATCH_UP).max(rate.units_in_ceil(self.grain)).max(1)
+            rate.units_in(CATCH_UP)
+                .max(rate.units_in_ceil(self.grain))
+                .max(1)
         })
     }
 
@@ -152,7 +154,11 @@ impl Spec {
         if pace.is_finite() && (1.0..=MAX_PACE).contains(&pace) {
             Ok((pace * 1e6).round() as u64)
         } else {
-            Err(BuildError::setting("catch_up_pace", pace, "must be from 1 to 1000000"))
+            Err(BuildError::setting(
+                "catch_up_pace",
+                pace,
+                "must be from 1 to 1000000",
+            ))
         }
     }
 
@@ -162,7 +168,11 @@ impl Spec {
         expire_after: Option<Duration>,
     ) -> Result<(), BuildError> {
         // A wait shorter than the timer is late by cannot be promised; without a rate no timer is involved.
-        let least = if self.rate.is_some() { self.grain } else { Duration::from_nanos(1) };
+        let least = if self.rate.is_some() {
+            self.grain
+        } else {
+            Duration::from_nanos(1)
+        };
         for (field, time) in [("max_wait", max_wait), ("expire_after", expire_after)] {
             if let Some(time) = time.filter(|time| *time < least) {
                 let rule = format!("must be at least the timer's grain of {least:?}");
@@ -183,7 +193,11 @@ impl Spec {
                 }
             }
             None if self.drop_stale => {
-                return Err(BuildError::setting("drop_stale", true, "needs standing_delay"));
+                return Err(BuildError::setting(
+                    "drop_stale",
+                    true,
+                    "needs standing_delay",
+                ));
             }
             None => {}
         }
@@ -202,7 +216,11 @@ fn checked_marks((low, high): (u64, u64), max_depth: u64) -> Result<(u64, u64), 
         return Ok((low, high));
     }
     let rule = format!("low < high <= max_depth must hold, and max_depth is {max_depth}");
-    Err(BuildError::setting("watermarks", format_args!("({low}, {high})"), rule))
+    Err(BuildError::setting(
+        "watermarks",
+        format_args!("({low}, {high})"),
+        rule,
+    ))
 }
 
 fn at_least_one(field: &'static str, value: Option<u64>) -> Result<Option<u64>, BuildError> {

@@ -1,0 +1,3 @@
+//! The promises of the crate, one module each, in one binary.
+
+mod layering;
