@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::key::Key;
 use crate::machine::tests::{GRAIN, cost, machine, put, spec, unpaced};
 use crate::machine::{Ask, Collected, Effects, Machine, Offered, Spec, WaiterKey};
 use crate::rate::Rate;
@@ -172,7 +173,7 @@ proptest! {
                 && spec.when_full == WhenFull::Refuse
             {
                 let before = machine.ledger().queued;
-                let late = fill(&mut machine, now, &[(*ask, *patient)]);
+                let late = fill(&mut machine, now, &[(ask.clone(), *patient)]);
                 line.extend(late);
                 // A newcomer that got in leaves before or after the head, but each is one departure more.
                 allowed += machine.ledger().queued - before;
@@ -189,7 +190,7 @@ proptest! {
         spec.watermarks = Some((max / 3, max - 1));
         spec.max_waiters = Some(8);
         let mut machine = machine(&spec);
-        let flood: Vec<(Ask, bool)> = offers.iter().map(|ask| (Ask { cost: 1, ..*ask }, true)).collect();
+        let flood: Vec<(Ask, bool)> = offers.iter().map(|ask| (Ask { cost: 1, ..ask.clone() }, true)).collect();
         let mut line = fill(&mut machine, at(0), &flood);
         line.extend(fill(&mut machine, at(0), &[(cost(1), true)]));
         // Critical offers come without end, one for each departure; the ordinary line still moves.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::key::Key;
 use crate::machine::tests::{GRAIN, spec, unpaced};
 use crate::machine::{
     Ask, Collected, Effects, InFlight, Machine, Offered, Place, Settled, Spec, WaiterKey,
@@ -86,6 +87,14 @@ fn random_spec(dice: &mut Dice) -> Spec {
         spec.standing_delay = Some((Duration::from_millis(5), Duration::from_millis(100)));
         spec.drop_stale = dice.chance(50);
     }
+    if dice.chance(60) {
+        spec.tenancy.max_tenants = 1 + dice.roll(4);
+        spec.tenancy.max_depth = dice.chance(30).then(|| 1 + dice.roll(depth));
+        spec.tenancy.rate = dice
+            .chance(30)
+            .then(|| Rate::per_second(1 + dice.roll(100)));
+        (spec.tenancy.shared_flows, spec.tenancy.hand) = (4, 2);
+    }
     spec.max_attempts = dice.chance(50).then(|| 1 + dice.roll(3) as u32);
     spec
 }
@@ -128,6 +137,10 @@ impl Run {
         Ask {
             cost,
             priority: Priority::ALL[self.dice.roll(4) as usize],
+            tenant: self
+                .dice
+                .chance(60)
+                .then(|| (Key::from(self.dice.roll(6)), 1 + self.dice.roll(3))),
             expires_at: self.dice.chance(10).then(|| self.now() + soon),
             expires_in: self.dice.chance(10).then_some(soon),
             run_estimate: self.dice.chance(5).then_some(Duration::from_millis(20)),
@@ -180,7 +193,10 @@ impl Run {
                         Some(refusal.reason())
                     }
                 };
-                assert_eq!(refused, foretold, "foretold otherwise");
+                // A newcomer at the cap of tenants shares a flow, which only its entry decides.
+                if ask.tenant.is_none() || self.spec.tenancy.max_tenants > 6 {
+                    assert_eq!(refused, foretold, "foretold otherwise");
+                }
             }
             8 if !self.waiters.is_empty() => {
                 let at = self.dice.roll(self.waiters.len() as u64) as usize;
@@ -312,6 +328,13 @@ impl Run {
         for priority in Priority::ALL {
             assert!(self.machine.lane(priority).is_balanced(), "{priority:?}");
         }
+        let mut by_tenant = self.machine.others();
+        assert!(by_tenant.is_balanced(), "others: {by_tenant:?}");
+        for (key, own) in self.machine.tenants() {
+            assert!(own.is_balanced(), "{key:?}: {own:?}");
+            by_tenant.add(own);
+        }
+        assert_eq!(by_tenant, ledger, "tenants and others are everybody");
         let unheard = ledger.refused - self.refused;
         assert_eq!(ledger.offered, self.offered);
         assert_eq!(

@@ -3,6 +3,7 @@
 mod departing;
 mod door;
 mod ending;
+mod fair;
 mod laws;
 mod million;
 
