@@ -50,9 +50,11 @@ fn specs() -> impl Strategy<Value = Spec> {
 fn asks() -> impl Strategy<Value = Ask> {
     let costs = prop_oneof![3 => Just(1_u64), 1 => 1..20_u64];
     let priority = prop_oneof![3 => Just(Priority::Normal), 1 => Just(Priority::Critical)];
-    (costs, priority).prop_map(|(cost, priority)| Ask {
+    let tenant = prop_oneof![3 => Just(None), 1 => (0_u64..3).prop_map(Some)];
+    (costs, priority, tenant).prop_map(|(cost, priority, tenant)| Ask {
         cost,
         priority,
+        tenant: tenant.map(|tenant| (Key::from(tenant), 1 + tenant)),
         ..Ask::default()
     })
 }

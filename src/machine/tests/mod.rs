@@ -1,6 +1,7 @@
 //! The machine driven by invented instants.
 
 mod departing;
+mod dice;
 mod door;
 mod ending;
 mod fair;
