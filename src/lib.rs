@@ -10,6 +10,8 @@ mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sync;
 mod tick;
 mod timer;

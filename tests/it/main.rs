@@ -1,3 +1,5 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod layering;
+#[cfg(feature = "sim")]
+mod sim;
