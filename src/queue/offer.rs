@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::parcel::{Extras, Parcel};
-use super::sender::{Accepted, SendItem, Sender, finish};
+use super::send::{Accepted, SendItem, finish};
+use super::sender::Sender;
 use super::terms::{Terms, terms_setters};
 use super::ticket::Ticket;
 use crate::refusal::{Reason, Refused};
@@ -57,7 +58,7 @@ impl<'a, T> Offer<'a, T> {
             terms,
         } = self;
         let extras = Extras::of(&terms);
-        SendItem::new(sender, terms, item, extras, None).await
+        SendItem::new(sender.core(), terms, item, extras, None).await
     }
 
     /// Sends the item, staying in line for at most `stay`.
@@ -74,7 +75,7 @@ impl<'a, T> Offer<'a, T> {
             terms,
         } = self;
         let extras = Extras::of(&terms);
-        SendItem::new(sender, terms, item, extras, Some(stay)).await
+        SendItem::new(sender.core(), terms, item, extras, Some(stay)).await
     }
 
     /// Sends the item if the queue takes it now.
@@ -124,7 +125,7 @@ impl<'a, T> Offer<'a, T> {
         } = self;
         let (end, ticket) = Ticket::pair();
         let extras = Extras::tracked(&terms, end);
-        SendItem::new(sender, terms, item, extras, None).await?;
+        SendItem::new(sender.core(), terms, item, extras, None).await?;
         Ok(ticket)
     }
 }
