@@ -178,7 +178,9 @@ async fn an_hour_of_suspension_forgives_and_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shelved_consumer_delays_a_job_by_no_more_than_a_grain() {
-    let (tx, rx) = Builder::new(Rate::per_second(1_000)).build::<i32>().unwrap();
+    let (tx, rx) = Builder::new(Rate::per_second(1_000))
+        .build::<i32>()
+        .unwrap();
     let mut shelved = Box::pin(rx.recv());
     assert!(super::poll(&mut shelved).is_pending());
     let other = tokio::spawn({
