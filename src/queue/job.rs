@@ -91,7 +91,7 @@ impl<T> Job<T> {
             .as_ref()
             .and_then(|parcel| parcel.extras.as_ref());
         let terms = extras.map_or_else(Terms::new, |extras| extras.terms.clone());
-        terms.cost(self.run.cost).priority(self.run.priority)
+        terms.cost(self.run.cost).priority(self.run.owner.priority)
     }
 
     /// The job is done.

@@ -62,7 +62,7 @@ pub struct Ledgers {
     pub lanes: BTreeMap<Priority, Ledger>,
     /// By tenant, as far as they are remembered.
     pub tenants: HashMap<Key, Ledger>,
-    /// Jobs of no tenant, and of tenants that were forgotten.
+    /// Jobs of no tenant, and of tenants that are not remembered by name.
     pub others: Ledger,
 }
 
@@ -71,8 +71,11 @@ impl Ledgers {
         let lanes = Priority::ALL.map(|lane| (lane, *machine.lane(lane)));
         Self {
             lanes: lanes.into(),
-            tenants: HashMap::new(),
-            others: machine.ledger(),
+            tenants: machine
+                .tenants()
+                .map(|(key, own)| (key.clone(), *own))
+                .collect(),
+            others: machine.others(),
         }
     }
 }

@@ -103,6 +103,7 @@ impl Terms {
         Ask {
             cost: self.cost.max(1),
             priority: self.priority,
+            tenant: self.tenant.clone().map(|key| (key, 1)),
             expires_at: self.expires_at.map(|at| on_clock(at, now)),
             expires_in: self.expires_in,
             run_estimate: self.run_estimate,
