@@ -1,8 +1,11 @@
 //! The async queue, in paused time.
 
+mod bounds;
 mod departures;
+mod ends;
 mod handles;
 mod line;
+mod tokens;
 
 use std::future::Future;
 use std::pin::Pin;
