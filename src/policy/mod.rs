@@ -7,6 +7,7 @@
 //! The queue has three rules of its own: the departure [`schedule`], the [`ladder`] of pressure and
 //! [`standing_delay`].
 
+pub(crate) mod aimd;
 mod fixed_window;
 mod gcra;
 pub(crate) mod ladder;
@@ -15,6 +16,7 @@ mod laws;
 mod leaky_bucket;
 mod limit;
 mod limit_text;
+pub(crate) mod ramp;
 pub(crate) mod schedule;
 mod sliding_counter;
 mod sliding_log;
