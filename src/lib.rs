@@ -17,7 +17,8 @@ pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
 pub use policy::{
-    FixedWindow, LeakyBucket, Limit, LimitState, Policy, SlidingCounter, SlidingLog, TokenBucket,
+    FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
 pub use rate::Rate;
 pub use tick::Tick;

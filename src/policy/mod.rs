@@ -6,6 +6,7 @@
 
 mod fixed_window;
 mod gcra;
+mod guide;
 #[cfg(test)]
 mod laws;
 mod leaky_bucket;
@@ -18,14 +19,14 @@ mod token_bucket;
 mod traps;
 
 pub use fixed_window::FixedWindow;
+pub use guide::{Recommendation, Requirements};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Limit, LimitState};
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use token_bucket::TokenBucket;
 
-pub(crate) use fixed_window::WindowState;
-pub(crate) use gcra::{BucketState, Gcra};
+pub(crate) use gcra::BucketState;
 
 use std::fmt::Debug;
 
