@@ -4,6 +4,7 @@ mod clock;
 mod decision;
 mod error;
 mod key;
+mod limiter;
 mod policy;
 mod rate;
 mod sync;
@@ -16,6 +17,7 @@ pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
+pub use limiter::{RateLimiter, Reservation};
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
     SlidingCounter, SlidingLog, TokenBucket,

@@ -26,7 +26,7 @@ pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use token_bucket::TokenBucket;
 
-pub(crate) use gcra::BucketState;
+pub(crate) use gcra::Gcra;
 
 use std::fmt::Debug;
 

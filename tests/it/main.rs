@@ -1,3 +1,4 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod layering;
+mod limits;

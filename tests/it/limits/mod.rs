@@ -1,0 +1,4 @@
+//! Limits: what passes, in which order, and what it costs to ask.
+
+mod direct;
+mod line;
