@@ -18,10 +18,13 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::turn::{ahead_of, due_in_bucket, newcomer_due, wait_behind};
 use crate::decision::{Decision, Verdict};
 use crate::error::AcquireError;
-use crate::policy::{Limit, LimitState, Policy};
+use crate::policy::{Limit, Policy};
 use crate::tick::{Fine, Tick};
+
+pub(crate) use super::turn::Before;
 
 /// A line, without the limit and the state that it stands before: these are handed in.
 #[derive(Debug, Default)]
@@ -51,15 +54,6 @@ struct Waiter {
 enum Settled {
     Granted { at: Tick, cost: u64 },
     Refused(AcquireError),
-}
-
-/// Limit and state that the line stands before, and the instant that is judged.
-pub(crate) struct Before<'a> {
-    pub(crate) limit: &'a Limit,
-    pub(crate) state: &'a mut LimitState,
-    pub(crate) now: Tick,
-    /// Whom to wake once the lock is released.
-    pub(crate) wakes: &'a mut Vec<Waker>,
 }
 
 /// How a newcomer fared.
@@ -289,6 +283,9 @@ impl Line {
             *before.state = new.adopt(before.state, before.limit, before.now);
         } else if !new.fits(before.state) {
             *before.state = new.start(before.now);
+        } else if let (Some(core), Some(bucket)) = (new.bucket(), before.state.bucket_mut()) {
+            let full = Fine::at(before.now).plus(core.tolerance());
+            bucket.tat = bucket.tat.min(full);
         }
         let waiting = std::mem::take(&mut self.waiting);
         self.cost = 0;
@@ -365,47 +362,7 @@ impl Line {
 
     /// Shortest wait in a window until a cost fits that has so much before it, itself included.
     fn wait_behind(&self, before: &Before<'_>, ahead: u128) -> Duration {
-        let Before { limit, now, .. } = *before;
-        let wait = |cost: u64| {
-            let decision = limit.peek(before.state, now, cost);
-            decision.retry_after().unwrap_or_default()
-        };
-        let quota = limit.quota();
-        let ahead_now = u64::try_from(ahead).unwrap_or(u64::MAX).min(quota);
-        let first = self.waiting.first_key_value();
-        let head = wait(first.map_or(ahead_now, |(_, head)| head.cost));
-        if matches!(limit, Limit::SlidingCounter(_)) {
-            // What is charged fades, so more than the limit may pass in a window: only the head's turn is sure.
-            return head;
-        }
-        let windows = u32::try_from((ahead.max(1) - 1) / u128::from(quota)).unwrap_or(u32::MAX);
-        head.saturating_add(limit.window().saturating_mul(windows))
-            .max(wait(ahead_now))
+        let head = self.waiting.first_key_value().map(|(_, head)| head.cost);
+        wait_behind(before, head, ahead)
     }
-}
-
-/// Instant at which a bucket grants a cost that comes behind everything it was charged for.
-fn newcomer_due(before: &Before<'_>, cost: u64) -> Tick {
-    let core = before.limit.bucket().expect("only asked of buckets");
-    let tat = before.state.bucket().map_or(Fine::ZERO, |state| state.tat);
-    let start = tat.max(Fine::at(before.now));
-    // An instant beyond the range of ticks is no instant: the newcomer is refused.
-    match start.0.checked_add(core.interval().times(cost).0) {
-        Some(after) => Fine(after).minus(core.tolerance()).ceil(),
-        None => Tick::MAX,
-    }
-}
-
-/// Instant at which the head of a bucket's line is due: `tat`, which the whole line is charged to, minus what is behind.
-fn due_in_bucket(before: &Before<'_>, line: u128, head: u128) -> Tick {
-    let core = before.limit.bucket().expect("only asked of buckets");
-    let tat = before.state.bucket().map_or(Fine::ZERO, |state| state.tat);
-    tat.minus(ahead_of(core.interval(), line - head))
-        .minus(core.tolerance())
-        .ceil()
-}
-
-/// Time that so much cost takes at the rate.
-fn ahead_of(interval: Fine, cost: u128) -> Fine {
-    Fine(interval.0.saturating_mul(cost))
 }

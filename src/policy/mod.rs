@@ -26,7 +26,8 @@ pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use token_bucket::TokenBucket;
 
-pub(crate) use gcra::Gcra;
+pub(crate) use fixed_window::WindowState;
+pub(crate) use gcra::{BucketState, Gcra};
 
 use std::fmt::Debug;
 
