@@ -10,6 +10,7 @@
 pub(crate) mod aimd;
 mod fixed_window;
 mod gcra;
+mod guide;
 pub(crate) mod ladder;
 #[cfg(test)]
 mod laws;
@@ -26,6 +27,7 @@ mod token_bucket;
 mod traps;
 
 pub use fixed_window::FixedWindow;
+pub use guide::{Recommendation, Requirements};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Limit, LimitState};
 pub use sliding_counter::SlidingCounter;
