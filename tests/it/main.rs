@@ -1,0 +1,3 @@
+//! One binary, one module per promise.
+
+mod trace;
