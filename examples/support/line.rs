@@ -93,7 +93,7 @@ fn log_time(text: &[u8]) -> Option<i128> {
     let name = text.0.get(..3)?;
     let month = MONTHS
         .iter()
-        .position(|month| name.eq_ignore_ascii_case(*month))?;
+        .position(|month| name.eq_ignore_ascii_case(month))?;
     text.0 = &text.0[3..];
     text.byte(b"/")?;
     let year = text.digits(4)?;

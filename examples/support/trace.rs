@@ -138,12 +138,11 @@ impl<R: BufRead> Trace<R> {
         let mut missed: Vec<(u64, Vec<u8>, String)> = Vec::new();
         while missed.len() < DETECT && self.next_line()? {
             let text = &self.lines.text;
-            if self.lines.number == 1 {
-                if let Some(&(_, kind, tool)) =
+            if self.lines.number == 1
+                && let Some(&(_, kind, tool)) =
                     MAGIC.iter().find(|(magic, ..)| text.starts_with(magic))
-                {
-                    return Err(TraceError::Compressed { kind, tool });
-                }
+            {
+                return Err(TraceError::Compressed { kind, tool });
             }
             if text.contains(&0) {
                 return Err(TraceError::Binary);

@@ -1,3 +1,4 @@
 //! One binary, one module per promise.
 
+mod chart;
 mod trace;
