@@ -220,7 +220,7 @@ impl fmt::Display for Span {
         ];
         let (size, name) = units
             .into_iter()
-            .find(|(size, _)| nanos % size == 0)
+            .find(|(size, _)| nanos.is_multiple_of(*size))
             .unwrap_or((1, "ns"));
         write!(f, "{}{name}", nanos / size)
     }

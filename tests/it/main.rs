@@ -1,4 +1,5 @@
-//! One binary, one module per promise.
+//! The promises of the crate, one module each, in one binary.
 
 mod chart;
+mod layering;
 mod trace;

@@ -1,0 +1,363 @@
+//! Places that are used or given back, jobs that leave and come back.
+
+use std::time::Duration;
+
+use crate::machine::outcome::{
+    Effects, Gone, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken,
+};
+use crate::machine::places::{Entry, Standing};
+use crate::machine::queue::Machine;
+use crate::tick::Tick;
+use crate::words::Exit;
+
+impl<P> Machine<P> {
+    /// Puts an item into its place; where the queue has ended or the job expired, it is among the effects.
+    pub(crate) fn send(
+        &mut self,
+        now: Tick,
+        place: Place,
+        payload: P,
+        fx: &mut Effects<P>,
+    ) -> Queued {
+        self.arrive(now, fx);
+        let Place {
+            cost,
+            priority,
+            offered_at,
+            expiry,
+        } = place;
+        let exit = match () {
+            () if self.ended => Some(Exit::Returned),
+            () if expiry.first < self.now => Some(Exit::Expired),
+            () => None,
+        };
+        let ahead = self.ahead(priority) - u128::from(cost);
+        let expected_wait = self.wait(self.now, ahead);
+        let depth = self.depth();
+        let count = self.count(priority);
+        count.reserved -= 1;
+        count.queued += 1;
+        let lasting = expiry.first == expiry.any;
+        let entry = Entry {
+            payload,
+            cost,
+            since: offered_at,
+            expires_at: expiry.first,
+            attempts: 0,
+            priority,
+            lasting,
+        };
+        let key = self.enqueue(entry);
+        if !lasting && expiry.any < Tick::MAX {
+            self.later.insert(key, expiry.any);
+        }
+        if let Some(exit) = exit {
+            self.eject(key, exit, &mut fx.gone);
+            self.judge(fx);
+            return Queued {
+                key: None,
+                depth: self.depth(),
+                expected_wait: Duration::ZERO,
+            };
+        }
+        Queued {
+            key: Some(key),
+            depth,
+            expected_wait,
+        }
+    }
+
+    /// A place that is not used.
+    pub(crate) fn give_back(&mut self, now: Tick, place: Place, fx: &mut Effects<P>) {
+        self.arrive(now, fx);
+        self.release(place.cost, place.priority);
+        let count = self.count(place.priority);
+        count.reserved -= 1;
+        count.cancelled += 1;
+        self.judge(fx);
+    }
+
+    /// Payload of a queued job.
+    pub(crate) fn payload_mut(&mut self, key: JobKey) -> Option<&mut P> {
+        self.places.payload_mut(key)
+    }
+
+    /// A queued job's token fired. `false` on a stale key.
+    pub(crate) fn cancel_job(&mut self, now: Tick, key: JobKey, fx: &mut Effects<P>) -> bool {
+        self.arrive(now, fx);
+        let found = self.eject(key, Exit::Cancelled, &mut fx.gone);
+        self.judge(fx);
+        found
+    }
+
+    /// Takes the job that goes next, if a departure is due.
+    pub(crate) fn take(&mut self, now: Tick, fx: &mut Effects<P>) -> Result<Taken<P>, NotTaken> {
+        self.arrive(now, fx);
+        self.drop_stale(fx);
+        self.readiness(self.now)?;
+        let key = self.next_job().ok_or(NotTaken::Empty)?;
+        let taken = self.depart(key, true);
+        self.judge(fx);
+        taken
+    }
+
+    /// Takes up to `most` jobs as one departure: the first is charged, the others ride along.
+    pub(crate) fn take_batch(
+        &mut self,
+        now: Tick,
+        most: usize,
+        out: &mut Vec<Taken<P>>,
+        fx: &mut Effects<P>,
+    ) -> Result<(), NotTaken> {
+        if most == 0 {
+            return Ok(());
+        }
+        out.push(self.take(now, fx)?);
+        for _ in 1..most {
+            self.drop_stale(fx);
+            if self.in_flight() >= self.settings.max_in_flight {
+                break;
+            }
+            let Some(key) = self.next_job() else { break };
+            out.extend(self.depart(key, false));
+        }
+        self.judge(fx);
+        Ok(())
+    }
+
+    /// Takes this very job, if a departure is due.
+    pub(crate) fn take_key(
+        &mut self,
+        now: Tick,
+        key: JobKey,
+        fx: &mut Effects<P>,
+    ) -> Result<Taken<P>, NotTaken> {
+        self.arrive(now, fx);
+        match self.places.get(key) {
+            Some(slot) if slot.standing != Standing::Delayed => {}
+            _ => return Err(NotTaken::Empty),
+        }
+        self.readiness(self.now)?;
+        let taken = self.depart(key, true);
+        self.judge(fx);
+        taken
+    }
+
+    /// Whether a job could be taken at `now`.
+    pub(crate) fn readiness(&self, now: Tick) -> Result<(), NotTaken> {
+        if self.lanes.ready() == 0 {
+            return Err(if self.is_exhausted() {
+                NotTaken::Closed
+            } else {
+                NotTaken::Empty
+            });
+        }
+        if self.paused.is_some() || self.in_flight() >= self.settings.max_in_flight {
+            return Err(NotTaken::Held);
+        }
+        match self.schedule.as_ref().map(|schedule| schedule.due()) {
+            Some(due) if due > now.max(self.now) => Err(NotTaken::NotDue(due)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The job that `take` would choose next.
+    pub(crate) fn next_job(&self) -> Option<JobKey> {
+        self.lanes.next(&self.places)
+    }
+
+    /// Takes a job out of the order because its own future is late; it may still be taken by key.
+    pub(crate) fn set_aside(&mut self, key: JobKey) {
+        self.lanes.set_aside(&mut self.places, key);
+    }
+
+    /// A job in flight ends.
+    pub(crate) fn settle(&mut self, now: Tick, run: InFlight, how: Settled, fx: &mut Effects<P>) {
+        self.arrive(now, fx);
+        let count = self.count(run.priority);
+        count.in_flight -= 1;
+        match how {
+            Settled::Acked => count.acked += 1,
+            Settled::Failed => count.failed += 1,
+            Settled::Abandoned => count.abandoned += 1,
+        }
+    }
+
+    /// Puts a job back after `delay`, or ends it: attempts used up, or no queue to go back to.
+    pub(crate) fn retry(
+        &mut self,
+        now: Tick,
+        run: InFlight,
+        payload: P,
+        delay: Duration,
+        fx: &mut Effects<P>,
+    ) -> Result<JobKey, (Exit, P)> {
+        self.arrive(now, fx);
+        if run.attempt >= self.settings.max_attempts {
+            let count = self.count(run.priority);
+            count.in_flight -= 1;
+            count.failed += 1;
+            return Err((Exit::Failed, payload));
+        }
+        let attempts = run.attempt;
+        self.requeue(run, payload, attempts, delay, fx)
+    }
+
+    /// As `retry`, but no attempt counts: the downstream asked for patience.
+    pub(crate) fn defer(
+        &mut self,
+        now: Tick,
+        run: InFlight,
+        payload: P,
+        delay: Duration,
+        fx: &mut Effects<P>,
+    ) -> Result<JobKey, (Exit, P)> {
+        self.arrive(now, fx);
+        let attempts = run.attempt - 1;
+        self.requeue(run, payload, attempts, delay, fx)
+    }
+
+    /// Corrects what a job in flight was charged.
+    pub(crate) fn settle_cost(&mut self, now: Tick, run: &mut InFlight, actual: u64) {
+        self.now = self.now.max(now);
+        let charged = std::mem::replace(&mut run.charged, actual);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.correct(self.now, charged, actual);
+        }
+    }
+
+    fn requeue(
+        &mut self,
+        run: InFlight,
+        payload: P,
+        attempts: u32,
+        delay: Duration,
+        fx: &mut Effects<P>,
+    ) -> Result<JobKey, (Exit, P)> {
+        let InFlight {
+            cost,
+            priority,
+            expires_at,
+            ..
+        } = run;
+        let closed = self.closed;
+        let count = self.count(priority);
+        count.in_flight -= 1;
+        if closed {
+            count.returned += 1;
+            return Err((Exit::Returned, payload));
+        }
+        count.queued += 1;
+        count.requeued += 1;
+        self.hold(cost, priority);
+        let since = self.now + delay;
+        let entry = Entry {
+            payload,
+            cost,
+            since,
+            expires_at,
+            attempts,
+            priority,
+            lasting: true,
+        };
+        let key = if delay.is_zero() {
+            self.enqueue(entry)
+        } else {
+            self.put_off(entry)
+        };
+        self.judge(fx);
+        Ok(key)
+    }
+
+    fn put_off(&mut self, entry: Entry<P>) -> JobKey {
+        let (due, expires_at) = (entry.since, entry.expires_at);
+        let key = self.places.insert(entry, Standing::Delayed);
+        self.delayed.insert((due, key));
+        if expires_at < Tick::MAX {
+            self.expiries.insert((expires_at, key));
+        }
+        key
+    }
+
+    /// The job leaves; `charge` = as a departure of its own. The caller has checked that it may, and judges.
+    fn depart(&mut self, key: JobKey, charge: bool) -> Result<Taken<P>, NotTaken> {
+        let later = self.later.get(&key).copied().unwrap_or(Tick::MAX);
+        let entry = self.extract(key).ok_or(NotTaken::Empty)?;
+        let Entry {
+            payload,
+            cost,
+            since,
+            expires_at,
+            attempts,
+            priority,
+            lasting,
+        } = entry;
+        let now = self.now;
+        if charge && let Some(schedule) = &mut self.schedule {
+            schedule.depart(now, cost);
+        }
+        let waited = now - since;
+        if let Some(delay) = &mut self.standing {
+            delay.observe(waited);
+        }
+        self.last_departure = Some(now);
+        let count = self.count(priority);
+        count.queued -= 1;
+        count.in_flight += 1;
+        let charged = if charge { cost } else { 0 };
+        let attempt = attempts.saturating_add(1);
+        let run = InFlight {
+            cost,
+            charged,
+            priority,
+            attempt,
+            departed_at: now,
+            waited,
+            expires_at: if lasting { expires_at } else { later },
+        };
+        Ok(Taken { payload, run })
+    }
+
+    /// While delay stands, jobs that waited too long are not worth a departure.
+    fn drop_stale(&mut self, fx: &mut Effects<P>) {
+        let Some(delay) = self.standing.filter(|delay| delay.is_standing()) else {
+            return;
+        };
+        if !self.settings.drop_stale || self.readiness(self.now).is_err() {
+            return;
+        }
+        let stale_after = delay.stale_after();
+        while self.is_standing_delay()
+            && let Some(key) = self.next_job()
+            && let Some(slot) = self.places.get(key)
+            && self.now - slot.since > stale_after
+        {
+            self.eject(key, Exit::Expired, &mut fx.gone);
+        }
+        self.judge(fx);
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.ledgers.iter().map(|lane| lane.in_flight).sum()
+    }
+}
+
+impl<P> Gone<P> {
+    /// Changes the payload, keeps what is known of the job.
+    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
+        let Self {
+            payload,
+            exit,
+            waited,
+            attempts,
+            priority,
+        } = self;
+        Gone {
+            payload: change(payload),
+            exit,
+            waited,
+            attempts,
+            priority,
+        }
+    }
+}

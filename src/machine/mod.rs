@@ -1,0 +1,42 @@
+//! The whole queue as a pure state machine: no clock, no lock, no runtime, no waker.
+//!
+//! Every call takes the instant at which it happens and returns what the outer half must do ([`Effects`]). The async
+//! queue, the simulator and the tests drive this one machine.
+//!
+//! ```text
+//!  offer -> (refused | standing in line -> granted) -> [place] -> queued -> taken -> in flight -> settled
+//!                                                        |          |  ^                  |
+//!                                                     given back    |  +----- retry ------+
+//!                                                                   +--> evicted, expired, cancelled, returned
+//! ```
+//! - [`queue`] the state, the ladder and the ledger
+//! - [`offers`] at the door: who gets a place, who waits, who is refused
+//! - [`departures`] places that are used, jobs that leave and come back
+//! - [`upkeep`] what happens by time alone
+//! - [`control`] change of settings, pause, close, drain
+//! - [`estimate`] waits and the time to retry
+
+mod control;
+mod departures;
+mod estimate;
+mod lanes;
+mod line;
+mod offers;
+mod outcome;
+mod places;
+mod queue;
+mod settings;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use outcome::{
+    Ask, Collected, Effects, Expiry, Gone, InFlight, JobKey, NotTaken, Offered, Place, Queued,
+    Settled, Taken, WaiterKey,
+};
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use queue::Machine;
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use settings::{Preset, Settings, Spec};

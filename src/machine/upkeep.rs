@@ -1,0 +1,95 @@
+//! What happens by time alone: deadlines, lapses, expiry, retries due, ends of intervals and of a drain.
+
+use std::time::Duration;
+
+use crate::machine::line::Stand;
+use crate::machine::outcome::Effects;
+use crate::machine::queue::Machine;
+use crate::refusal::Reason;
+use crate::tick::Tick;
+use crate::words::Exit;
+
+impl<P> Machine<P> {
+    /// Lets pass what is due by `now`.
+    pub(crate) fn advance(&mut self, now: Tick, fx: &mut Effects<P>) {
+        self.arrive(now, fx);
+    }
+
+    /// When time alone changes something next, or, if `consumers` wait, the next departure is due. May lie in the past.
+    pub(crate) fn next_event(&self, consumers: bool) -> Option<Tick> {
+        let upkeep = self.next_upkeep();
+        if !consumers || self.is_idle() || self.in_flight() >= self.settings.max_in_flight {
+            return upkeep;
+        }
+        let due = self
+            .schedule
+            .as_ref()
+            .map_or(self.now, |schedule| schedule.due());
+        Some(upkeep.map_or(due, |upkeep| upkeep.min(due)))
+    }
+
+    /// First step of every call: the clock never goes back, and what was due by now has happened.
+    pub(super) fn arrive(&mut self, now: Tick, fx: &mut Effects<P>) {
+        self.now = self.now.max(now);
+        if self.next_upkeep().is_some_and(|at| at <= self.now) {
+            self.catch_up(fx);
+        }
+    }
+
+    fn next_upkeep(&self) -> Option<Tick> {
+        // Taken exactly at its expiry is in time.
+        let expiry = self
+            .expiries
+            .first()
+            .map(|(at, _)| *at + Duration::from_nanos(1));
+        let retry = self.delayed.first().map(|(at, _)| *at);
+        let interval = self.standing.and_then(|delay| delay.end());
+        let drain = self.drain.filter(|_| !self.ended);
+        [self.line.next_event(), expiry, retry, interval, drain]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn catch_up(&mut self, fx: &mut Effects<P>) {
+        let now = self.now;
+        while let Some(key) = self.line.overdue(now) {
+            let deadline = self.line.get(key).and_then(|waiter| waiter.deadline);
+            self.dismiss(
+                key,
+                deadline.map_or(Reason::TimedOut, |(_, reason)| reason),
+                fx,
+            );
+        }
+        while let Some(key) = self.line.lapsing(now) {
+            if let Some(waiter) = self.line.get(key) {
+                let (cost, priority) = (waiter.cost, waiter.priority);
+                self.release(cost, priority);
+            }
+            self.line.set(key, Stand::Lapsed);
+        }
+        while let Some(&(at, key)) = self.expiries.first()
+            && at < now
+        {
+            self.eject(key, Exit::Expired, &mut fx.gone);
+        }
+        while let Some(&(at, key)) = self.delayed.first()
+            && at <= now
+        {
+            self.delayed.pop_first();
+            let was_empty = self.lanes.ready() == 0;
+            self.lanes.ripen(&mut self.places, key);
+            if was_empty {
+                self.begin_work();
+            }
+        }
+        let oldest = self.oldest_wait(now);
+        if let Some(delay) = &mut self.standing {
+            delay.finish(now, oldest);
+        }
+        if !self.ended && self.drain.is_some_and(|deadline| deadline <= now) {
+            self.finish_drain(fx);
+        }
+        self.judge(fx);
+    }
+}
