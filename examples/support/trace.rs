@@ -80,6 +80,7 @@ impl<R: BufRead> Trace<R> {
                 reader,
                 text: Vec::new(),
                 number: 0,
+                in_tail: false,
             },
             format: Format::Log,
             header: None,
@@ -182,6 +183,9 @@ impl<R: BufRead> Trace<R> {
                 Step::Line if self.lines.text.iter().all(u8::is_ascii_whitespace) => {}
                 Step::Line if self.lines.text.starts_with(b"#") => {}
                 Step::Line => return Ok(true),
+                Step::TooLong if self.notes.arrivals == 0 && self.lines.text.contains(&0) => {
+                    return Err(TraceError::Binary);
+                }
                 Step::TooLong => self.skip(line + 1, format!("longer than {LONGEST} bytes")),
             }
         }
@@ -270,47 +274,66 @@ struct Lines<R> {
     reader: R,
     text: Vec<u8>,
     number: u64,
+    /// The rest of a line that was too long is still to be passed over.
+    in_tail: bool,
 }
 
 enum Step {
     Line,
+    /// Its start is in `text`; its end, if it has one, has not been looked for.
     TooLong,
     End,
 }
 
 impl<R: BufRead> Lines<R> {
     fn advance(&mut self) -> io::Result<Step> {
-        self.text.clear();
-        let (mut long, mut any) = (false, false);
-        loop {
-            let chunk = match self.reader.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                chunk => chunk?,
-            };
-            let end = chunk.iter().position(|&byte| byte == b'\n');
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            if !any && part.is_empty() && end.is_none() {
-                return Ok(Step::End);
-            }
-            any = true;
-            long |= self.text.len() + part.len() > LONGEST;
-            if !long {
-                self.text.extend_from_slice(part);
-            }
-            let (used, last) = (
-                part.len() + usize::from(end.is_some()),
-                end.is_some() || chunk.is_empty(),
-            );
-            self.reader.consume(used);
-            if last {
-                break;
-            }
+        while self.in_tail {
+            self.in_tail = self.take()?.is_none();
         }
+        self.text.clear();
         self.number += 1;
+        let ended = loop {
+            match self.take()? {
+                None if self.text.len() > LONGEST => break false,
+                None => {}
+                Some(newline) if newline || !self.text.is_empty() => break true,
+                Some(_) => {
+                    self.number -= 1;
+                    return Ok(Step::End);
+                }
+            }
+        };
         if self.number == 1 && self.text.starts_with(b"\xEF\xBB\xBF") {
             self.text.drain(..3);
         }
+        self.in_tail = !ended;
+        let long = self.text.len() > LONGEST;
         Ok(if long { Step::TooLong } else { Step::Line })
+    }
+
+    /// Takes what the reader has of this line; at its end, says whether by a newline or by the end of the file.
+    fn take(&mut self) -> io::Result<Option<bool>> {
+        let chunk = loop {
+            match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                // Asked again, as the borrow of the first answer would last too long.
+                Ok(_) => break self.reader.fill_buf()?,
+            }
+        };
+        let newline = chunk.iter().position(|&byte| byte == b'\n');
+        let part = &chunk[..newline.unwrap_or(chunk.len())];
+        let ended = newline
+            .is_some()
+            .then_some(true)
+            .or(chunk.is_empty().then_some(false));
+        if !self.in_tail {
+            let room = (LONGEST + 1).saturating_sub(self.text.len());
+            self.text.extend_from_slice(&part[..part.len().min(room)]);
+        }
+        let used = part.len() + usize::from(newline.is_some());
+        self.reader.consume(used);
+        Ok(ended)
     }
 }
 
