@@ -228,10 +228,10 @@ impl Report {
         ] {
             let _ = writeln!(
                 text,
-                "\n{name}: writes committed per 100 ms, and below them those that failed"
+                "\n{name}: writes committed per 100 ms, and below those that failed, on one scale"
             );
             text += &columns(values, most, 5, STEP * steps as u32);
-            let troubles = strip("failed", &run.counts.troubles.columns(steps));
+            let troubles = strip("failed", &run.counts.troubles.columns(steps), most);
             let colour = if run.counts.failed > 0 {
                 Colour::Red
             } else {

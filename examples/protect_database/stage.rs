@@ -109,14 +109,14 @@ impl Calibration {
         1.0 / self.alone.as_secs_f64()
     }
 
-    /// Rate that leaves the database at least half idle: 250/s where a write takes 1.8 ms, less where disks are slow.
+    /// Rate that leaves the database idle for two fifths of its time or more: 250/s where a write takes 2 ms, less where disks are slow.
     pub(crate) fn rate(&self) -> u64 {
         ((self.capacity() * SHARE) as u64).clamp(LEAST_RATE, USUAL_RATE)
     }
 }
 
-/// Time of a transaction alone; about 550/s, so that a burst of 1,000/s is too much.
-const TARGET: Duration = Duration::from_micros(1_800);
+/// Time of a transaction alone; about 500/s, so that a burst of 1,000/s is too much.
+const TARGET: Duration = Duration::from_micros(2_000);
 const TRIAL: &str = "trial.db";
 const TRIALS: usize = 40;
 /// Payments of the first trial, and how often the number is bettered from there.
@@ -125,7 +125,7 @@ const ROUNDS: usize = 2;
 /// 20 MB of payments; beyond it a file takes longer to make than to kill.
 const MOST_HISTORY: i64 = 400_000;
 /// Share of its time that the database is busy with what the queue lets out.
-const SHARE: f64 = 0.5;
+const SHARE: f64 = 0.6;
 const USUAL_RATE: u64 = 250;
 /// A burst of 2,000 still ends within a minute.
 const LEAST_RATE: u64 = 40;

@@ -30,6 +30,12 @@ impl Timeline {
         self.counts[index] += 1;
     }
 
+    /// Cuts or fills it so that it ends with the step before a time.
+    pub(crate) fn end_at(&mut self, time: Duration) {
+        let steps = time.as_nanos().div_ceil(self.step.as_nanos()) as usize;
+        self.counts.resize(steps, 0);
+    }
+
     /// Counts per step.
     pub(crate) fn counts(&self) -> &[u64] {
         &self.counts
@@ -42,7 +48,7 @@ impl Timeline {
 
     /// Mean count per step in each column of so many steps.
     pub(crate) fn columns(&self, steps: usize) -> Vec<f64> {
-        let mean = |chunk: &[u64]| chunk.iter().sum::<u64>() as f64 / steps as f64;
+        let mean = |chunk: &[u64]| chunk.iter().sum::<u64>() as f64 / chunk.len() as f64;
         self.counts.chunks(steps).map(mean).collect()
     }
 }
@@ -75,10 +81,9 @@ pub(crate) fn columns(values: &[f64], most: f64, height: usize, step: Duration) 
     text + &axis(values.len(), step)
 }
 
-/// One row of columns on its own scale, for what should be rare.
-pub(crate) fn strip(label: &str, values: &[f64]) -> String {
-    let most = values.iter().copied().fold(0.0, f64::max);
-    if most == 0.0 {
+/// One row of columns, for what should be rare.
+pub(crate) fn strip(label: &str, values: &[f64], most: f64) -> String {
+    if values.iter().all(|value| *value == 0.0) {
         return format!("{label:>MARGIN$}  none\n");
     }
     let bars: String = values
@@ -182,7 +187,7 @@ pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use chart::{Timeline, brief, columns, percentile, strip, table, thousands};
+use drawing::{Timeline, brief, columns, percentile, strip, table, thousands};
 
 #[path = "../../examples/support/chart.rs"]
 #[allow(dead_code, reason = "what needs a terminal is not called here")]
-mod chart;
+mod drawing;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ fn every_line_fits_eighty_columns() {
         let per_column = timeline.steps_per_column();
         let values = timeline.columns(per_column);
         let step = Duration::from_millis(100) * per_column as u32;
-        let text = columns(&values, 1.0, 4, step) + &strip("failed", &values);
+        let text = columns(&values, 1.0, 4, step) + &strip("failed", &values, 1.0);
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{steps} steps: {line}");
         }
@@ -42,7 +42,11 @@ fn an_empty_run_still_gives_a_chart() {
     let timeline = Timeline::new(SECOND);
     assert_eq!(timeline.columns(timeline.steps_per_column()), []);
     assert_eq!(columns(&[], 0.0, 1, SECOND).lines().count(), 3);
-    assert_eq!(strip("failed", &[]), " failed  none\n");
+    assert_eq!(strip("failed", &[0.0], 0.0), " failed  none\n");
+    assert_eq!(
+        strip("failed", &[0.0, 0.1, 4.0, 8.0], 8.0),
+        " failed  ·▁▄█\n"
+    );
     assert_eq!(percentile(&[], 0.5), None);
 }
 
@@ -53,7 +57,11 @@ fn means_keep_the_unit_when_columns_hold_many_steps() {
         timeline.add(SECOND * at);
     }
     assert_eq!(timeline.counts(), [4, 2, 2]);
-    assert_eq!(timeline.columns(2), [3.0, 1.0]);
+    assert_eq!(timeline.columns(2), [3.0, 2.0]);
+    timeline.end_at(SECOND * 5 / 2);
+    assert_eq!(timeline.counts(), [4, 2, 2]);
+    timeline.end_at(SECOND * 4);
+    assert_eq!(timeline.counts(), [4, 2, 2, 0]);
 }
 
 #[test]

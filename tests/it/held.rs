@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use held::{Departure, rate_held};
+use measure::{Departure, rate_held};
 use sluicegate::Tick;
 
 #[path = "../../examples/protect_database/held.rs"]
-mod held;
+mod measure;
 
 const MS: u64 = 1_000_000;
 
