@@ -115,26 +115,32 @@ const MOST_RATE: u64 = 100_000;
 
 /// The help.
 pub(crate) const HELP: &str = "\
-A burst of writes against an embedded SQLite file: first directly, then through a Gate and a queue.
+A burst of writes against an embedded SQLite file: first directly, then through
+a Gate and a queue.
 
 Usage: cargo run --release --example protect_database -- [OPTIONS]
 
 Options:
-      --burst N        jobs offered within 2 s, 1 to 100000              [default: 2000]
-      --producers N    tasks that offer them, 1 to 1024                  [default: 64]
-      --rate N         jobs per second that leave the queue, 1 to 100000 [default: 250, or what
-                       suits the machine, by the time one write takes that has the file to itself]
-      --trace FILE     jobs arrive as in FILE instead: a CSV whose first column is a time, or an
-                       access log in the common or combined format; at most 100000 arrivals
-      --speedup F      so many times faster than in FILE                 [default: 1]
-      --metrics ADDR   serve the queue's metrics in the Prometheus format on ADDR (127.0.0.1:9000)
-                       while it runs; needs the feature `prometheus`:
-                       cargo run --release --features prometheus --example protect_database -- ...
+      --burst N        jobs offered within 2 s, 1 to 100000      [default: 2000]
+      --producers N    tasks that offer them, 1 to 1024          [default: 64]
+      --rate N         jobs per second that leave the queue, 1 to 100000
+                       [default: 250, less where one write alone is slow]
+      --trace FILE     let jobs arrive as in FILE instead: a CSV whose first
+                       column is a time, or an access log in the common or
+                       combined format; at most 100000 arrivals
+      --speedup F      that many times faster than in FILE       [default: 1]
+      --metrics ADDR   serve the queue's metrics while it runs, in the format of
+                       Prometheus, on an address like 127.0.0.1:9000; needs the
+                       feature `prometheus`: cargo run --release
+                       --features prometheus --example protect_database -- ...
       --json           print one JSON object and nothing else
       --keep           keep the database files, and say where they are
   -h, --help           print this
 
-The files are made in the folder for temporary files (TMPDIR) and removed at the end. Ctrl-C stops the
-producers, drains the queue, says what was returned and exits with 130. SLUICEGATE_BRIEF=1 makes it short.
-Exit code: 0 if every promise was kept, 1 if not or if the database cannot be made, 2 for a wrong call.
+The files are made in the folder for temporary files (TMPDIR) and removed at the
+end. Ctrl-C stops the producers, drains the queue, says what was returned and
+exits with 130. SLUICEGATE_BRIEF=1 in the environment makes the burst small.
+
+Exit code: 0 if every promise was kept; 1 if one was not, or if the database
+cannot be made; 2 for a wrong call.
 ";

@@ -3,4 +3,5 @@
 mod chart;
 mod held;
 mod layering;
+mod options;
 mod trace;
