@@ -4,19 +4,15 @@ mod clock;
 mod decision;
 mod error;
 mod key;
-#[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod ledger;
-#[allow(dead_code, reason = "its driver follows")]
 mod machine;
-#[allow(dead_code, reason = "its driver follows")]
 mod policy;
+pub mod queue;
 mod rate;
-#[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod refusal;
 mod sync;
 mod tick;
 mod timer;
-#[allow(dead_code, unreachable_pub, reason = "its driver follows")]
 mod words;
 
 #[cfg(feature = "quanta")]

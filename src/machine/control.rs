@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::machine::lanes::Lanes;
 use crate::machine::outcome::{Effects, Gone};
 use crate::machine::places::Standing;
 use crate::machine::queue::{Machine, ageing, bounds, pace, standing};
@@ -25,6 +26,7 @@ impl<P> Machine<P> {
             (None, pace) => pace.map(|pace| Schedule::new(pace, self.now)),
             (Some(_), None) => None,
         };
+        self.tenants.set(settings.tenancy);
         let same = match (self.standing, settings.standing_delay) {
             (Some(delay), Some((target, interval))) => delay.is_set_to(target, interval),
             (None, None) => true,
@@ -112,7 +114,7 @@ impl<P> Machine<P> {
 
     /// Gives back every queued and delayed job, oldest first.
     fn empty(&mut self, out: &mut Vec<Gone<P>>) {
-        let mut all = self.lanes.keys(&self.places);
+        let mut all = Lanes::keys(&self.places, &self.tenants);
         let late = self
             .places
             .iter()

@@ -22,7 +22,7 @@ impl<P> Machine<P> {
         self.arrive(now, fx);
         let Place {
             cost,
-            priority,
+            owner,
             offered_at,
             expiry,
         } = place;
@@ -31,12 +31,17 @@ impl<P> Machine<P> {
             () if expiry.first < self.now => Some(Exit::Expired),
             () => None,
         };
-        let ahead = self.ahead(priority) - u128::from(cost);
-        let expected_wait = self.wait(self.now, ahead);
+        let tenant = Some(owner.tenant);
+        let weight = self.tenants.get(owner.tenant).weight;
+        let ahead = self
+            .ahead(owner.priority, tenant, weight)
+            .saturating_sub(u128::from(cost));
+        let expected_wait = self.wait(self.now, tenant, ahead);
         let depth = self.depth();
-        let count = self.count(priority);
-        count.reserved -= 1;
-        count.queued += 1;
+        self.count(owner, |count| {
+            count.reserved -= 1;
+            count.queued += 1;
+        });
         let lasting = expiry.first == expiry.any;
         let entry = Entry {
             payload,
@@ -44,7 +49,7 @@ impl<P> Machine<P> {
             since: offered_at,
             expires_at: expiry.first,
             attempts: 0,
-            priority,
+            owner,
             lasting,
         };
         let key = self.enqueue(entry);
@@ -70,10 +75,11 @@ impl<P> Machine<P> {
     /// A place that is not used.
     pub(crate) fn give_back(&mut self, now: Tick, place: Place, fx: &mut Effects<P>) {
         self.arrive(now, fx);
-        self.release(place.cost, place.priority);
-        let count = self.count(place.priority);
-        count.reserved -= 1;
-        count.cancelled += 1;
+        self.release(place.cost, place.owner);
+        self.count(place.owner, |count| {
+            count.reserved -= 1;
+            count.cancelled += 1;
+        });
         self.judge(fx);
     }
 
@@ -146,6 +152,9 @@ impl<P> Machine<P> {
     /// Whether a job could be taken at `now`.
     pub(crate) fn readiness(&self, now: Tick) -> Result<(), NotTaken> {
         if self.lanes.ready() == 0 {
+            if let Some(due) = self.lanes.next_due().filter(|_| self.paused.is_none()) {
+                return Err(NotTaken::NotDue(due));
+            }
             return Err(if self.is_exhausted() {
                 NotTaken::Closed
             } else {
@@ -163,24 +172,26 @@ impl<P> Machine<P> {
 
     /// The job that `take` would choose next.
     pub(crate) fn next_job(&self) -> Option<JobKey> {
-        self.lanes.next(&self.places)
+        self.lanes.next(&self.places, &self.tenants)
     }
 
     /// Takes a job out of the order because its own future is late; it may still be taken by key.
     pub(crate) fn set_aside(&mut self, key: JobKey) {
-        self.lanes.set_aside(&mut self.places, key);
+        self.lanes
+            .set_aside(&mut self.places, &mut self.tenants, key);
     }
 
     /// A job in flight ends.
     pub(crate) fn settle(&mut self, now: Tick, run: InFlight, how: Settled, fx: &mut Effects<P>) {
         self.arrive(now, fx);
-        let count = self.count(run.priority);
-        count.in_flight -= 1;
-        match how {
-            Settled::Acked => count.acked += 1,
-            Settled::Failed => count.failed += 1,
-            Settled::Abandoned => count.abandoned += 1,
-        }
+        self.count(run.owner, |count| {
+            count.in_flight -= 1;
+            match how {
+                Settled::Acked => count.acked += 1,
+                Settled::Failed => count.failed += 1,
+                Settled::Abandoned => count.abandoned += 1,
+            }
+        });
     }
 
     /// Puts a job back after `delay`, or ends it: attempts used up, or no queue to go back to.
@@ -194,9 +205,10 @@ impl<P> Machine<P> {
     ) -> Result<JobKey, (Exit, P)> {
         self.arrive(now, fx);
         if run.attempt >= self.settings.max_attempts {
-            let count = self.count(run.priority);
-            count.in_flight -= 1;
-            count.failed += 1;
+            self.count(run.owner, |count| {
+                count.in_flight -= 1;
+                count.failed += 1;
+            });
             return Err((Exit::Failed, payload));
         }
         let attempts = run.attempt;
@@ -236,20 +248,23 @@ impl<P> Machine<P> {
     ) -> Result<JobKey, (Exit, P)> {
         let InFlight {
             cost,
-            priority,
+            owner,
             expires_at,
             ..
         } = run;
-        let closed = self.closed;
-        let count = self.count(priority);
-        count.in_flight -= 1;
-        if closed {
-            count.returned += 1;
+        if self.closed {
+            self.count(owner, |count| {
+                count.in_flight -= 1;
+                count.returned += 1;
+            });
             return Err((Exit::Returned, payload));
         }
-        count.queued += 1;
-        count.requeued += 1;
-        self.hold(cost, priority);
+        self.count(owner, |count| {
+            count.in_flight -= 1;
+            count.queued += 1;
+            count.requeued += 1;
+        });
+        self.hold(cost, owner);
         let since = self.now + delay;
         let entry = Entry {
             payload,
@@ -257,7 +272,7 @@ impl<P> Machine<P> {
             since,
             expires_at,
             attempts,
-            priority,
+            owner,
             lasting: true,
         };
         let key = if delay.is_zero() {
@@ -282,34 +297,38 @@ impl<P> Machine<P> {
     /// The job leaves; `charge` = as a departure of its own. The caller has checked that it may, and judges.
     fn depart(&mut self, key: JobKey, charge: bool) -> Result<Taken<P>, NotTaken> {
         let later = self.later.get(&key).copied().unwrap_or(Tick::MAX);
-        let entry = self.extract(key).ok_or(NotTaken::Empty)?;
+        let entry = self.extract(key, charge).ok_or(NotTaken::Empty)?;
         let Entry {
             payload,
             cost,
             since,
             expires_at,
             attempts,
-            priority,
+            owner,
             lasting,
         } = entry;
         let now = self.now;
         if charge && let Some(schedule) = &mut self.schedule {
             schedule.depart(now, cost);
         }
+        if charge && let Some(due) = self.tenants.charge(owner.tenant, now, cost) {
+            self.lanes.rest(&mut self.tenants, owner.tenant, due);
+        }
         let waited = now - since;
         if let Some(delay) = &mut self.standing {
             delay.observe(waited);
         }
         self.last_departure = Some(now);
-        let count = self.count(priority);
-        count.queued -= 1;
-        count.in_flight += 1;
+        self.count(owner, |count| {
+            count.queued -= 1;
+            count.in_flight += 1;
+        });
         let charged = if charge { cost } else { 0 };
         let attempt = attempts.saturating_add(1);
         let run = InFlight {
             cost,
             charged,
-            priority,
+            owner,
             attempt,
             departed_at: now,
             waited,
@@ -350,14 +369,14 @@ impl<P> Gone<P> {
             exit,
             waited,
             attempts,
-            priority,
+            owner,
         } = self;
         Gone {
             payload: change(payload),
             exit,
             waited,
             attempts,
-            priority,
+            owner,
         }
     }
 }

@@ -2,30 +2,51 @@
 
 use std::time::Duration;
 
-use crate::machine::offers::Form;
+use crate::machine::door::Form;
 use crate::machine::outcome::Ask;
 use crate::machine::queue::Machine;
+use crate::machine::tenants::TenantId;
 use crate::refusal::{Reason, Refusal};
 use crate::tick::{Fine, Tick};
 use crate::words::Priority;
 
 impl<P> Machine<P> {
-    /// Cost that leaves before a newcomer of this priority: what is as urgent or more.
-    pub(super) fn ahead(&self, priority: Priority) -> u128 {
-        self.held[priority.index()..].iter().sum()
+    /// Cost that leaves before a newcomer: what is as urgent or more, or, for a tenant that has little of it, its fair
+    /// share of that.
+    pub(super) fn ahead(&self, priority: Priority, tenant: Option<TenantId>, weight: u64) -> u128 {
+        let all: u128 = self.held[priority.index()..].iter().sum();
+        if tenant == Some(TenantId::NONE) {
+            return all;
+        }
+        let depth = tenant.map_or(0, |id| self.tenants.get(id).depth);
+        // While it sends what it has and one unit more, each other flow sends as much by weight.
+        let share =
+            (depth + 1).saturating_mul(self.lanes.weight(priority)) / u128::from(weight.max(1));
+        let urgent: u128 = self.held[priority.index() + 1..].iter().sum();
+        all.min(urgent + share)
     }
 
     /// Time until a job starts that has `ahead` units before it. While paused: as if resumed now.
-    pub(super) fn wait(&self, now: Tick, ahead: u128) -> Duration {
-        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+    pub(super) fn wait(&self, now: Tick, tenant: Option<TenantId>, ahead: u128) -> Duration {
+        let units = u64::try_from(ahead).unwrap_or(u64::MAX);
         let schedule = self.schedule.as_ref();
-        schedule.map_or(Duration::ZERO, |schedule| {
-            schedule.wait(now, ahead, self.is_idle())
-        })
+        let queue = schedule.map_or(Duration::ZERO, |schedule| {
+            schedule.wait(now, units, self.is_idle())
+        });
+        let own = tenant.map_or(Duration::ZERO, |id| {
+            self.tenants.wait(id, now, self.tenants.get(id).depth)
+        });
+        queue.max(own)
     }
 
     /// How much too late a job would start; `None` if it would be in time, or need not be.
-    pub(super) fn excess(&self, now: Tick, ask: &Ask, ahead: u128) -> Option<Duration> {
+    pub(super) fn excess(
+        &self,
+        now: Tick,
+        ask: &Ask,
+        tenant: Option<TenantId>,
+        ahead: u128,
+    ) -> Option<Duration> {
         let expiry = self.expiry(now, ask).first;
         // An instant in the past is too late whatever the wait.
         let past = Duration::from_nanos(u64::from(expiry < now));
@@ -39,7 +60,7 @@ impl<P> Machine<P> {
         } else {
             past
         };
-        let start = self.wait(now, ahead).saturating_add(grain);
+        let start = self.wait(now, tenant, ahead).saturating_add(grain);
         (start > limit).then(|| start - limit)
     }
 
@@ -71,6 +92,12 @@ impl<P> Machine<P> {
         let (low, high) = (u128::from(settings.low), u128::from(settings.high));
         let most_left = u128::from(settings.max_depth.saturating_sub(ask.cost));
         let line = self.line.cost();
+        let tenant = self.tenants.find(ask.tenant.as_ref().map(|(key, _)| key));
+        let own_bound = u128::from(self.tenants.max_depth(ask.tenant.is_some()));
+        if self.tenant_load(tenant) + u128::from(ask.cost) > own_bound {
+            // Which of its jobs leave when is up to the others too; all of them have left when all have.
+            return self.depth + line;
+        }
         if form == Form::Try || settings.max_waiters == 0 {
             return (self.depth + line).saturating_sub(low.min(most_left));
         }

@@ -1,21 +1,76 @@
-//! Which job goes next: one lane per priority, each first in first out, with ageing by time offsets.
+//! Which job goes next: the one seam of choice.
 //!
-//! A job of a lane competes as if it had come `offset` later than it did, so a less urgent job that has waited longer
-//! than the difference of two offsets goes first: no lane starves. This is the one seam of choice: whatever decides
-//! later (tenants, newest first) decides here.
+//! **Between lanes** (one per priority): a job of a lane competes as if it had come `offset` later than it did, so a
+//! less urgent job that has waited longer than the difference of two offsets goes first: no lane starves.
+//!
+//! **Inside a lane**: each tenant's jobs are a flow, first in first out, and flows share by weight over cost:
+//! start-time fair queueing (Goyal, Vin and Cheng, 1996). A flow's next job has a start tag; the smallest goes first,
+//! and moves the flow's tag on by cost / weight. A flow that was idle starts at the present virtual time, so idleness
+//! earns nothing. Two flows with jobs waiting differ by at most one job's cost / weight of each.
+//!
+//! - I1  `active` holds exactly the flows that have ready jobs and whose tenant is due, each under its tag.
+//! - I2  `ready` counts the jobs of those flows, and those set aside.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::machine::outcome::JobKey;
 use crate::machine::places::{Entry, List, Places, Standing};
+use crate::machine::tenants::{TenantId, Tenants};
+use crate::tick::Tick;
 use crate::words::{Priority, WhenFull};
+
+/// Jobs of one tenant in one lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) jobs: List,
+    /// While active: start tag of its next job. While idle: finish tag of its last.
+    tag: u128,
+    /// Weight it takes part with; 0 while it is not active.
+    weight: u64,
+}
+
+impl Flow {
+    pub(crate) const fn new() -> Self {
+        Self {
+            jobs: List::new(),
+            tag: 0,
+            weight: 0,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.weight > 0
+    }
+}
+
+/// One lane.
+#[derive(Debug, Default)]
+struct Lane {
+    active: BTreeSet<(u128, TenantId)>,
+    /// Start tag of the job that left last.
+    virtual_time: u128,
+    /// Weight of its active flows.
+    weight: u128,
+    /// Cost of its ready jobs, those of tenants that are not due included.
+    cost: u128,
+}
+
+impl Lane {
+    /// Takes a flow out of the order; its tag stays where it is.
+    fn retire(&mut self, flow: &mut Flow, id: TenantId) {
+        self.active.remove(&(flow.tag, id));
+        self.weight -= u128::from(std::mem::take(&mut flow.weight));
+    }
+}
 
 /// The ready jobs, in order.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    lanes: [List; 4],
+    lanes: [Lane; 4],
     offsets: [Duration; 4],
-    /// Jobs that may leave, those set aside included.
+    /// Tenants that have jobs and used up their own rate.
+    resting: BTreeSet<(Tick, TenantId)>,
     ready: usize,
 }
 
@@ -23,8 +78,9 @@ impl Lanes {
     /// `step` = time in which a full queue drains; see [`offsets`].
     pub(crate) fn new(step: Duration) -> Self {
         Self {
-            lanes: [List::new(); 4],
+            lanes: std::array::from_fn(|_| Lane::default()),
             offsets: offsets(step),
+            resting: BTreeSet::new(),
             ready: 0,
         }
     }
@@ -33,65 +89,127 @@ impl Lanes {
         self.offsets = offsets(step);
     }
 
+    /// Jobs that may leave, those set aside included.
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// Adds a job at the end of its lane.
-    pub(crate) fn push<P>(&mut self, places: &mut Places<P>, entry: Entry<P>) -> JobKey {
-        let lane = entry.priority.index();
+    /// Weight of the flows that take part in a lane.
+    pub(crate) fn weight(&self, priority: Priority) -> u128 {
+        self.lanes[priority.index()].weight
+    }
+
+    /// When the next resting tenant is due.
+    pub(crate) fn next_due(&self) -> Option<Tick> {
+        self.resting.first().map(|(due, _)| *due)
+    }
+
+    /// Adds a job at the end of its flow.
+    pub(crate) fn push<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        entry: Entry<P>,
+    ) -> JobKey {
         let key = places.insert(entry, Standing::Ready);
-        places.push_back(&mut self.lanes[lane], key);
-        self.ready += 1;
+        self.line_up(places, tenants, now, key);
         key
     }
 
-    /// Puts a job whose retry is due at the end of its lane.
-    pub(crate) fn ripen<P>(&mut self, places: &mut Places<P>, key: JobKey) {
+    /// Puts a job whose retry is due at the end of its flow.
+    pub(crate) fn ripen<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        key: JobKey,
+    ) {
         if let Some(slot) = places.find_mut(key) {
             debug_assert_eq!(slot.standing, Standing::Delayed);
             slot.standing = Standing::Ready;
-            let lane = slot.priority.index();
-            places.push_back(&mut self.lanes[lane], key);
-            self.ready += 1;
+            self.line_up(places, tenants, now, key);
         }
     }
 
-    /// Takes a job out of the order and the slab.
-    pub(crate) fn remove<P>(&mut self, places: &mut Places<P>, key: JobKey) -> Option<Entry<P>> {
-        let slot = places.get(key)?;
-        let (standing, lane) = (slot.standing, slot.priority.index());
-        if standing == Standing::Ready {
-            places.unlink(&mut self.lanes[lane], key);
+    /// Lets tenants whose next departure is due take part again.
+    pub(crate) fn wake<P>(&mut self, places: &Places<P>, tenants: &mut Tenants, now: Tick) {
+        while let Some(&(due, id)) = self.resting.first()
+            && due <= now
+        {
+            self.resting.pop_first();
+            for lane in 0..self.lanes.len() {
+                self.activate(places, tenants, lane, id);
+            }
         }
-        if standing != Standing::Delayed {
-            self.ready -= 1;
+    }
+
+    /// Takes a job out of the order and the slab; `charge` = it departs, and its flow pays for it.
+    pub(crate) fn remove<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        key: JobKey,
+        charge: bool,
+    ) -> Option<Entry<P>> {
+        let slot = places.get(key)?;
+        let (standing, lane, id) = (
+            slot.standing,
+            slot.owner.priority.index(),
+            slot.owner.tenant,
+        );
+        match standing {
+            Standing::Ready => self.unlink(places, tenants, lane, id, key, charge),
+            Standing::Aside => self.ready -= 1,
+            Standing::Delayed => {}
         }
         places.remove(key)
     }
 
+    /// After a departure: a tenant that has used up its own rate rests until `due`.
+    pub(crate) fn rest(&mut self, tenants: &mut Tenants, id: TenantId, due: Tick) {
+        let mut waiting = false;
+        for (lane, flow) in self.lanes.iter_mut().zip(&mut tenants.get_mut(id).flows) {
+            if flow.is_active() {
+                lane.retire(flow, id);
+                self.ready -= flow.jobs.len;
+                waiting = true;
+            }
+        }
+        if waiting {
+            self.resting.insert((due, id));
+        }
+    }
+
     /// Takes a job out of the order, not out of the slab.
-    pub(crate) fn set_aside<P>(&mut self, places: &mut Places<P>, key: JobKey) {
+    pub(crate) fn set_aside<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        key: JobKey,
+    ) {
         if let Some(slot) = places.find_mut(key)
             && slot.standing == Standing::Ready
         {
             slot.standing = Standing::Aside;
-            let lane = slot.priority.index();
-            places.unlink(&mut self.lanes[lane], key);
+            let (lane, id) = (slot.owner.priority.index(), slot.owner.tenant);
+            self.unlink(places, tenants, lane, id, key, true);
+            self.ready += 1;
         }
     }
 
     /// The job that goes next.
-    pub(crate) fn next<P>(&self, places: &Places<P>) -> Option<JobKey> {
+    pub(crate) fn next<P>(&self, places: &Places<P>, tenants: &Tenants) -> Option<JobKey> {
         let mut best = None;
         // Most urgent first, so that it wins a tie.
-        for priority in Priority::ALL.into_iter().rev() {
-            let Some(key) = places.head(&self.lanes[priority.index()]) else {
+        for lane in (0..self.lanes.len()).rev() {
+            let Some(&(_, id)) = self.lanes[lane].active.first() else {
                 continue;
             };
-            let since = places
-                .get(key)
-                .map(|slot| slot.since + self.offsets[priority.index()]);
+            let Some(key) = places.head(&tenants.get(id).flows[lane].jobs) else {
+                continue;
+            };
+            let since = places.get(key).map(|slot| slot.since + self.offsets[lane]);
             if best.is_none_or(|(earliest, _)| since < earliest) {
                 best = Some((since, key));
             }
@@ -99,17 +217,18 @@ impl Lanes {
         best.map(|(_, key)| key)
     }
 
-    /// Every job in the order of its lane, lane by lane.
-    pub(crate) fn keys<P>(&self, places: &Places<P>) -> Vec<JobKey> {
-        self.lanes
-            .iter()
-            .flat_map(|lane| places.walk(lane))
-            .collect()
+    /// Every ready job in the order of its flow, flow by flow.
+    pub(crate) fn keys<P>(places: &Places<P>, tenants: &Tenants) -> Vec<JobKey> {
+        let flows = tenants.iter().flat_map(|tenant| &tenant.flows);
+        flows.flat_map(|flow| places.walk(&flow.jobs)).collect()
     }
 
-    /// The oldest ready job in the order of the lanes.
-    pub(crate) fn oldest<P>(&self, places: &Places<P>) -> Option<JobKey> {
-        let heads = self.lanes.iter().filter_map(|lane| places.head(lane));
+    /// The oldest ready job.
+    pub(crate) fn oldest<P>(&self, places: &Places<P>, tenants: &Tenants) -> Option<JobKey> {
+        let heads = (0..self.lanes.len()).flat_map(|lane| {
+            let flows = self.flows(tenants, lane);
+            flows.filter_map(|flow| places.head(&flow.jobs))
+        });
         heads.min_by_key(|key| places.get(*key).map(|slot| slot.since))
     }
 
@@ -124,15 +243,114 @@ impl Lanes {
     }
 
     /// The job that pays for a newcomer.
-    pub(crate) fn victim<P>(&self, places: &Places<P>, rule: WhenFull) -> Option<JobKey> {
+    pub(crate) fn victim<P>(
+        &self,
+        places: &Places<P>,
+        tenants: &Tenants,
+        rule: WhenFull,
+    ) -> Option<JobKey> {
+        let since = |key: &JobKey| places.get(*key).map(|slot| slot.since);
+        let heads = |lane: usize| {
+            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
+            flows.filter_map(|flow| places.head(&flow.jobs))
+        };
+        let tails = |lane: usize| {
+            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
+            flows.filter_map(|flow| places.tail(&flow.jobs))
+        };
         match rule {
             WhenFull::Refuse => None,
-            WhenFull::EvictOldest => self.oldest(places),
-            WhenFull::EvictNewest => {
-                let tails = self.lanes.iter().filter_map(|lane| places.tail(lane));
-                tails.max_by_key(|key| places.get(*key).map(|slot| slot.since))
-            }
-            WhenFull::EvictLowest => self.lanes.iter().find_map(|lane| places.head(lane)),
+            WhenFull::EvictOldest => (0..4).flat_map(heads).min_by_key(since),
+            WhenFull::EvictNewest => (0..4).flat_map(tails).max_by_key(since),
+            WhenFull::EvictLowest => (0..4).find_map(|lane| heads(lane).min_by_key(since)),
+        }
+    }
+
+    fn flows<'a>(&self, tenants: &'a Tenants, lane: usize) -> impl Iterator<Item = &'a Flow> {
+        let active = self.lanes[lane]
+            .active
+            .iter()
+            .map(|(_, id)| *id)
+            .collect::<Vec<_>>();
+        active
+            .into_iter()
+            .map(move |id| &tenants.get(id).flows[lane])
+    }
+
+    fn line_up<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        key: JobKey,
+    ) {
+        let Some(slot) = places.get(key) else { return };
+        let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+        self.lanes[lane].cost += u128::from(cost);
+        let due = tenants.due(id);
+        let flow = &mut tenants.get_mut(id).flows[lane];
+        places.push_back(&mut flow.jobs, key);
+        if flow.is_active() {
+            self.ready += 1;
+        } else if due > now {
+            self.resting.insert((due, id));
+        } else {
+            self.activate(places, tenants, lane, id);
+        }
+    }
+
+    fn activate<P>(
+        &mut self,
+        places: &Places<P>,
+        tenants: &mut Tenants,
+        lane: usize,
+        id: TenantId,
+    ) {
+        let tenant = tenants.get_mut(id);
+        let flow = &mut tenant.flows[lane];
+        if flow.is_active() || places.head(&flow.jobs).is_none() {
+            return;
+        }
+        let lane = &mut self.lanes[lane];
+        // Idle time earns nothing: a flow that comes back starts where the others are now.
+        flow.tag = flow.tag.max(lane.virtual_time);
+        flow.weight = tenant.weight;
+        lane.weight += u128::from(flow.weight);
+        lane.active.insert((flow.tag, id));
+        self.ready += flow.jobs.len;
+    }
+
+    fn unlink<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        lane: usize,
+        id: TenantId,
+        key: JobKey,
+        charge: bool,
+    ) {
+        let cost = places.get(key).map_or(0, |slot| slot.cost);
+        let flow = &mut tenants.get_mut(id).flows[lane];
+        let lane = &mut self.lanes[lane];
+        places.unlink(&mut flow.jobs, key);
+        lane.cost -= u128::from(cost);
+        if !flow.is_active() {
+            return;
+        }
+        self.ready -= 1;
+        let over = flow.jobs.len == 0;
+        if charge {
+            lane.active.remove(&(flow.tag, id));
+            lane.virtual_time = lane.virtual_time.max(flow.tag);
+            flow.tag += u128::from(cost) * SCALE / u128::from(flow.weight);
+            lane.active.insert((flow.tag, id));
+        }
+        if over {
+            lane.retire(flow, id);
+        }
+        if charge && lane.active.is_empty() {
+            // Whoever comes to an idle lane starts behind the last that left it.
+            lane.virtual_time = lane.virtual_time.max(flow.tag);
         }
     }
 }
@@ -142,3 +360,6 @@ impl Lanes {
 fn offsets(step: Duration) -> [Duration; 4] {
     [4, 2, 1, 0].map(|steps| step.saturating_mul(steps))
 }
+
+/// Virtual time that a unit of cost takes at weight 1: so fine that the largest weight still moves it.
+const SCALE: u128 = 1 << 40;

@@ -12,10 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::machine::outcome::{Expiry, WaiterKey};
+use crate::machine::outcome::{Expiry, Owner, WaiterKey};
 use crate::refusal::{Reason, Refusal};
 use crate::tick::Tick;
-use crate::words::Priority;
 
 /// State of a waiter.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub(crate) enum Stand {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) cost: u64,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
     pub(crate) offered_at: Tick,
     pub(crate) expiry: Expiry,
     /// When it leaves, and why.

@@ -10,7 +10,8 @@
 //!                                                                   +--> evicted, expired, cancelled, returned
 //! ```
 //! - [`queue`] the state, the ladder and the ledger
-//! - [`offers`] at the door: who gets a place, who waits, who is refused
+//! - [`door`] the one question that every offer passes
+//! - [`offers`] who gets a place, who waits, who is refused
 //! - [`departures`] places that are used, jobs that leave and come back
 //! - [`upkeep`] what happens by time alone
 //! - [`control`] change of settings, pause, close, drain
@@ -18,6 +19,7 @@
 
 mod control;
 mod departures;
+mod door;
 mod estimate;
 mod lanes;
 mod line;
@@ -26,6 +28,7 @@ mod outcome;
 mod places;
 mod queue;
 mod settings;
+mod tenants;
 mod upkeep;
 
 #[cfg(test)]
@@ -33,10 +36,10 @@ mod tests;
 
 #[allow(unused_imports, reason = "its driver follows")]
 pub(crate) use outcome::{
-    Ask, Collected, Effects, Expiry, Gone, InFlight, JobKey, NotTaken, Offered, Place, Queued,
-    Settled, Taken, WaiterKey,
+    Ask, Collected, Effects, Expiry, Gone, InFlight, JobKey, NotTaken, Offered, Owner, Place,
+    Queued, Settled, Taken, WaiterKey,
 };
 #[allow(unused_imports, reason = "its driver follows")]
 pub(crate) use queue::Machine;
 #[allow(unused_imports, reason = "its driver follows")]
-pub(crate) use settings::{Preset, Settings, Spec};
+pub(crate) use settings::{Preset, Settings, Spec, Tenancy};

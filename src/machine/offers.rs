@@ -2,33 +2,14 @@
 
 use std::time::Duration;
 
+use crate::machine::door::{Door, Form};
 use crate::machine::line::{Stand, Waiter};
-use crate::machine::outcome::{Ask, Collected, Effects, Expiry, Offered, Place, WaiterKey};
+use crate::machine::outcome::{Ask, Collected, Effects, Expiry, Offered, Owner, Place, WaiterKey};
 use crate::machine::queue::Machine;
+use crate::machine::tenants::TenantId;
 use crate::refusal::{Reason, Refusal};
 use crate::tick::Tick;
-use crate::words::{Exit, Pressure, Priority, WhenFull};
-
-/// How an offer is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Now or not at all.
-    Try,
-    /// In line, if need be.
-    Wait,
-}
-
-/// What the door says to an offer.
-#[derive(Debug)]
-pub(super) enum Door {
-    /// A free place.
-    Free,
-    /// The places of queued jobs that cost at least this much.
-    Evict(u64),
-    /// A place in line.
-    Line,
-    No(Reason, Duration),
-}
+use crate::words::Exit;
 
 impl<P> Machine<P> {
     /// A place at once for who cannot wait, or a refusal. May evict.
@@ -39,17 +20,18 @@ impl<P> Machine<P> {
         fx: &mut Effects<P>,
     ) -> Result<Place, Refusal> {
         self.arrive(now, fx);
-        self.count(ask.priority).offered += 1;
-        match self.door(ask, Form::Try) {
-            Door::No(reason, excess) => Err(self.turn_away(ask, Form::Try, reason, excess)),
+        let owner = self.owner(ask);
+        self.count(owner, |count| count.offered += 1);
+        match self.door(self.now, ask, Form::Try) {
+            Door::No(reason, excess) => Err(self.turn_away(ask, owner, Form::Try, reason, excess)),
             Door::Evict(need) => {
                 self.evict(need, fx);
-                let place = self.admit(ask);
+                let place = self.admit(ask, owner);
                 self.judge(fx);
                 Ok(place)
             }
             Door::Free | Door::Line => {
-                let place = self.admit(ask);
+                let place = self.admit(ask, owner);
                 self.judge(fx);
                 Ok(place)
             }
@@ -65,20 +47,22 @@ impl<P> Machine<P> {
         fx: &mut Effects<P>,
     ) -> Offered {
         self.arrive(now, fx);
-        self.count(ask.priority).offered += 1;
-        match self.door(ask, Form::Wait) {
+        let owner = self.owner(ask);
+        self.count(owner, |count| count.offered += 1);
+        match self.door(self.now, ask, Form::Wait) {
             Door::No(reason, excess) => {
-                Offered::Refused(self.turn_away(ask, Form::Wait, reason, excess))
+                Offered::Refused(self.turn_away(ask, owner, Form::Wait, reason, excess))
             }
             Door::Line => {
-                let waiter = self.waiter(ask, stay);
+                let waiter = self.waiter(ask, owner, stay);
+                self.tenants.get_mut(owner.tenant).line += u128::from(ask.cost);
                 let key = self.line.push(waiter);
-                self.count(ask.priority).waiting += 1;
+                self.count(owner, |count| count.waiting += 1);
                 self.judge(fx);
                 Offered::Waiting(key)
             }
             Door::Free | Door::Evict(_) => {
-                let place = self.admit(ask);
+                let place = self.admit(ask, owner);
                 self.judge(fx);
                 Offered::Admitted(place)
             }
@@ -89,7 +73,7 @@ impl<P> Machine<P> {
     pub(crate) fn would_refuse(&self, now: Tick, ask: &Ask, try_form: bool) -> Option<Refusal> {
         let form = if try_form { Form::Try } else { Form::Wait };
         let now = now.max(self.now);
-        match self.door_at(now, ask, form) {
+        match self.door(now, ask, form) {
             Door::No(reason, excess) => {
                 let base = self.comeback_in(now, ask, form, reason, excess);
                 Some(self.refusal(ask, reason, base))
@@ -101,19 +85,21 @@ impl<P> Machine<P> {
     /// Counts an offer that is refused before it reaches the door.
     pub(crate) fn refuse(&mut self, now: Tick, ask: &Ask, reason: Reason) -> Refusal {
         self.now = self.now.max(now);
-        self.count(ask.priority).offered += 1;
-        self.turn_away(ask, Form::Wait, reason, Duration::ZERO)
+        let owner = self.owner(ask);
+        self.count(owner, |count| count.offered += 1);
+        self.turn_away(ask, owner, Form::Wait, reason, Duration::ZERO)
     }
 
     /// How a waiter stands. Its key ends unless it is still waiting; one that had lapsed stands in line again.
     pub(crate) fn collect(&mut self, now: Tick, key: WaiterKey, fx: &mut Effects<P>) -> Collected {
         self.arrive(now, fx);
-        if self
+        let lapsed = self
             .line
             .get(key)
-            .is_some_and(|waiter| matches!(waiter.stand, Stand::Lapsed))
-        {
+            .filter(|waiter| matches!(waiter.stand, Stand::Lapsed));
+        if let Some(&Waiter { cost, owner, .. }) = lapsed {
             self.line.set(key, Stand::Standing);
+            self.tenants.get_mut(owner.tenant).line += u128::from(cost);
             self.judge(fx);
         }
         let Some(waiter) = self.line.get(key) else {
@@ -126,7 +112,7 @@ impl<P> Machine<P> {
         let waiter = self.line.remove(key).expect("it was just found");
         let Waiter {
             cost,
-            priority,
+            owner,
             offered_at,
             expiry,
             stand,
@@ -135,13 +121,14 @@ impl<P> Machine<P> {
         match stand {
             Stand::Refused(refusal) => Collected::Refused(refusal),
             Stand::Granted(_) | Stand::Standing | Stand::Lapsed => {
-                let count = self.count(priority);
-                count.waiting -= 1;
-                count.admitted += 1;
-                count.reserved += 1;
+                self.count(owner, |count| {
+                    count.waiting -= 1;
+                    count.admitted += 1;
+                    count.reserved += 1;
+                });
                 Collected::Ready(Place {
                     cost,
-                    priority,
+                    owner,
                     offered_at,
                     expiry,
                 })
@@ -158,12 +145,22 @@ impl<P> Machine<P> {
         if waiter.is_refused() {
             return;
         }
-        if matches!(waiter.stand, Stand::Granted(_)) {
-            self.release(waiter.cost, waiter.priority);
-        }
-        let count = self.count(waiter.priority);
-        count.waiting -= 1;
-        count.cancelled_waiting += 1;
+        let Waiter {
+            cost,
+            owner,
+            ref stand,
+            ..
+        } = waiter;
+        self.vacate(
+            cost,
+            owner,
+            matches!(stand, Stand::Standing),
+            matches!(stand, Stand::Granted(_)),
+        );
+        self.count(owner, |count| {
+            count.waiting -= 1;
+            count.cancelled_waiting += 1;
+        });
         self.judge(fx);
     }
 
@@ -179,16 +176,24 @@ impl<P> Machine<P> {
         let Some(waiter) = self.line.get(key).filter(|waiter| !waiter.is_refused()) else {
             return;
         };
-        let Waiter { cost, priority, .. } = *waiter;
-        if matches!(waiter.stand, Stand::Granted(_)) {
-            self.release(cost, priority);
-        }
-        let count = self.count(priority);
-        count.waiting -= 1;
-        count.refused += 1;
+        let Waiter {
+            cost,
+            owner,
+            ref stand,
+            ..
+        } = *waiter;
+        let (stood, held) = (
+            matches!(stand, Stand::Standing),
+            matches!(stand, Stand::Granted(_)),
+        );
+        self.vacate(cost, owner, stood, held);
+        self.count(owner, |count| {
+            count.waiting -= 1;
+            count.refused += 1;
+        });
         let ask = Ask {
             cost,
-            priority,
+            priority: owner.priority,
             ..Ask::default()
         };
         let base = self.comeback_in(self.now, &ask, Form::Wait, reason, Duration::ZERO);
@@ -197,124 +202,43 @@ impl<P> Machine<P> {
         fx.wake.push(key);
     }
 
-    fn door(&self, ask: &Ask, form: Form) -> Door {
-        self.door_at(self.now, ask, form)
-    }
-
-    /// The one gate that every offer passes. While the queue is paused, that is why there is no room.
-    fn door_at(&self, now: Tick, ask: &Ask, form: Form) -> Door {
-        match self.judge_offer(now, ask, form) {
-            Door::No(reason, _)
-                if self.paused.is_some()
-                    && !matches!(reason, Reason::Closed | Reason::TooCostly) =>
-            {
-                Door::No(Reason::Paused, Duration::ZERO)
-            }
-            door => door,
+    /// Gives up what a waiter holds: its rank in line, or the place it was granted.
+    fn vacate(&mut self, cost: u64, owner: Owner, stood: bool, held: bool) {
+        if stood {
+            self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
+        }
+        if held {
+            self.release(cost, owner);
         }
     }
 
-    fn judge_offer(&self, now: Tick, ask: &Ask, form: Form) -> Door {
-        let depth = self.depth();
-        if self.closed {
-            return Door::No(Reason::Closed, Duration::ZERO);
-        }
-        if ask.cost > self.settings.max_depth {
-            return Door::No(Reason::TooCostly, Duration::ZERO);
-        }
-        let door = match form {
-            Form::Try => self.try_door(ask, depth),
-            Form::Wait => self.wait_door(ask, depth),
+    fn owner(&mut self, ask: &Ask) -> Owner {
+        let tenant = match &ask.tenant {
+            Some((key, weight)) => self.tenants.enter(Some(key), *weight),
+            None => TenantId::NONE,
         };
-        let ahead = match door {
-            Door::No(..) => return door,
-            Door::Free => self.ahead(ask.priority),
-            Door::Evict(need) => self.ahead(ask.priority).saturating_sub(u128::from(need)),
-            Door::Line => self.ahead(ask.priority) + self.line.cost(),
-        };
-        match self.excess(now, ask, ahead) {
-            Some(excess) => Door::No(Reason::TooLate, excess),
-            None => door,
+        Owner {
+            priority: ask.priority,
+            tenant,
         }
     }
 
-    fn try_door(&self, ask: &Ask, depth: u64) -> Door {
-        let fits = self.ladder.fits(ask.cost, depth);
-        let evicting = self.settings.when_full != WhenFull::Refuse;
-        let empty = self.line.len() == 0;
-        let open = self.ladder.state() == Pressure::Healthy
-            || ask.priority == Priority::Critical
-            || (evicting && empty);
-        if fits && open && !self.head_blocks(depth) {
-            return Door::Free;
-        }
-        if evicting {
-            // With a line, what is free is for the line: a newcomer takes only what it evicts.
-            let free = if empty {
-                self.settings.max_depth.saturating_sub(depth)
-            } else {
-                0
-            };
-            let need = ask.cost.saturating_sub(free);
-            if self.lanes.evictable(self.settings.when_full, ask.priority) >= u128::from(need) {
-                return Door::Evict(need);
-            }
-            return Door::No(Reason::Full, Duration::ZERO);
-        }
-        let reason = if fits {
-            Reason::Overloaded
-        } else {
-            Reason::Full
-        };
-        Door::No(reason, Duration::ZERO)
-    }
-
-    fn wait_door(&self, ask: &Ask, depth: u64) -> Door {
-        let critical = ask.priority == Priority::Critical;
-        if critical && self.ladder.fits(ask.cost, depth) && !self.head_blocks(depth) {
-            return Door::Free;
-        }
-        if self.ladder.state() == Pressure::Overloaded {
-            let reason = if self.is_standing_delay() && depth > self.settings.low {
-                Reason::Overloaded
-            } else if self.settings.max_waiters == 0 {
-                Reason::Full
-            } else {
-                Reason::WaitersFull
-            };
-            return Door::No(reason, Duration::ZERO);
-        }
-        if self.line.len() == 0 && self.ladder.grants(ask.cost, depth, self.critical()) {
-            Door::Free
-        } else if self.settings.max_waiters == 0 {
-            Door::No(Reason::Full, Duration::ZERO)
-        } else {
-            Door::Line
-        }
-    }
-
-    /// Whether the head of the line waits for room: then nobody else takes any, or a big head would starve.
-    fn head_blocks(&self, depth: u64) -> bool {
-        self.line
-            .head()
-            .is_some_and(|(_, head)| !self.ladder.fits(head.cost, depth))
-    }
-
-    fn admit(&mut self, ask: &Ask) -> Place {
-        let Ask { cost, priority, .. } = *ask;
-        self.hold(cost, priority);
-        let count = self.count(priority);
-        count.admitted += 1;
-        count.reserved += 1;
+    fn admit(&mut self, ask: &Ask, owner: Owner) -> Place {
+        let cost = ask.cost;
+        self.hold(cost, owner);
+        self.count(owner, |count| {
+            count.admitted += 1;
+            count.reserved += 1;
+        });
         Place {
             cost,
-            priority,
+            owner,
             offered_at: self.now,
             expiry: self.expiry(self.now, ask),
         }
     }
 
-    fn waiter(&self, ask: &Ask, stay: Option<Duration>) -> Waiter {
+    fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
         let expiry = self.expiry(self.now, ask);
         let stay = [stay, self.settings.max_wait].into_iter().flatten().min();
         let times_out = stay.map(|stay| (self.now + stay, Reason::TimedOut));
@@ -323,7 +247,7 @@ impl<P> Machine<P> {
             .then(|| (expiry.first + Duration::from_nanos(1), Reason::TooLate));
         Waiter {
             cost: ask.cost,
-            priority: ask.priority,
+            owner,
             offered_at: self.now,
             expiry,
             deadline: times_out
@@ -347,14 +271,23 @@ impl<P> Machine<P> {
     fn evict(&mut self, need: u64, fx: &mut Effects<P>) {
         let goal = self.depth.saturating_sub(u128::from(need));
         while self.depth > goal {
-            let victim = self.lanes.victim(&self.places, self.settings.when_full);
+            let victim = self
+                .lanes
+                .victim(&self.places, &self.tenants, self.settings.when_full);
             let victim = victim.expect("the cost of evictable jobs was checked");
             self.eject(victim, Exit::Evicted, &mut fx.gone);
         }
     }
 
-    fn turn_away(&mut self, ask: &Ask, form: Form, reason: Reason, excess: Duration) -> Refusal {
-        self.count(ask.priority).refused += 1;
+    fn turn_away(
+        &mut self,
+        ask: &Ask,
+        owner: Owner,
+        form: Form,
+        reason: Reason,
+        excess: Duration,
+    ) -> Refusal {
+        self.count(owner, |count| count.refused += 1);
         let base = self.comeback_in(self.now, ask, form, reason, excess);
         self.spread(ask, reason, base)
     }

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use crate::key::Key;
+use crate::machine::tenants::TenantId;
 use crate::refusal::Refusal;
 use crate::tick::Tick;
 use crate::words::{Exit, Pressure, Priority};
 
 /// What an offer asks for, with every instant on the queue's clock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ask {
     /// At least 1; a cost of 0 is charged as 1 by whoever makes the ask.
     pub(crate) cost: u64,
     pub(crate) priority: Priority,
+    /// Whose job it is, and the share it has.
+    pub(crate) tenant: Option<(Key, u64)>,
     /// Binds the job for good, retries included.
     pub(crate) expires_at: Option<Tick>,
     /// Binds its first start only.
@@ -25,6 +29,7 @@ impl Default for Ask {
         Self {
             cost: 1,
             priority: Priority::Normal,
+            tenant: None,
             expires_at: None,
             expires_in: None,
             run_estimate: None,
@@ -32,12 +37,19 @@ impl Default for Ask {
     }
 }
 
+/// Whose it is, and in which lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) priority: Priority,
+    pub(crate) tenant: TenantId,
+}
+
 /// A place in the queue that is paid for. It must come back through `send` or `give_back`.
 #[must_use = "a place that is neither used nor given back holds depth for ever"]
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) cost: u64,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
     pub(crate) offered_at: Tick,
     pub(crate) expiry: Expiry,
 }
@@ -102,7 +114,7 @@ pub(crate) struct InFlight {
     pub(crate) cost: u64,
     /// What the schedule was charged: the cost, unless corrected or riding along in a batch.
     pub(crate) charged: u64,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
     /// 1 at the first start.
     pub(crate) attempt: u32,
     pub(crate) departed_at: Tick,
@@ -141,7 +153,7 @@ pub(crate) struct Gone<P> {
     pub(crate) waited: Duration,
     /// Starts it had.
     pub(crate) attempts: u32,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
 }
 
 /// What a step asks the outer half to do once its lock is released.

@@ -5,9 +5,8 @@
 //! - I1  a slot is on exactly one of: the free list, one of the lists of [`Lanes`](super::lanes::Lanes), none.
 //! - I2  `generation` changes whenever a slot is freed, so that a stale key finds nothing.
 
-use crate::machine::outcome::JobKey;
+use crate::machine::outcome::{JobKey, Owner};
 use crate::tick::Tick;
-use crate::words::Priority;
 
 /// Where a queued job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub(crate) struct Slot<P> {
     next: u32,
     /// Starts it had.
     pub(crate) attempts: u32,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
     pub(crate) standing: Standing,
     /// Whether `expires_at` binds retries too.
     pub(crate) lasting: bool,
@@ -48,7 +47,7 @@ pub(crate) struct Entry<P> {
     pub(crate) since: Tick,
     pub(crate) expires_at: Tick,
     pub(crate) attempts: u32,
-    pub(crate) priority: Priority,
+    pub(crate) owner: Owner,
     /// Whether `expires_at` binds retries too.
     pub(crate) lasting: bool,
 }
@@ -58,7 +57,7 @@ pub(crate) struct Entry<P> {
 pub(crate) struct List {
     head: u32,
     tail: u32,
-    pub(crate) cost: u128,
+    pub(crate) len: usize,
 }
 
 impl List {
@@ -66,7 +65,7 @@ impl List {
         Self {
             head: NONE,
             tail: NONE,
-            cost: 0,
+            len: 0,
         }
     }
 }
@@ -99,7 +98,7 @@ impl<P> Places<P> {
             since,
             expires_at,
             attempts,
-            priority,
+            owner,
             lasting,
         } = entry;
         let (prev, next) = (NONE, NONE);
@@ -114,7 +113,7 @@ impl<P> Places<P> {
                 prev,
                 next,
                 attempts,
-                priority,
+                owner,
                 standing,
                 lasting,
             });
@@ -133,7 +132,7 @@ impl<P> Places<P> {
             prev,
             next,
             attempts,
-            priority,
+            owner,
             standing,
             lasting,
         };
@@ -160,7 +159,7 @@ impl<P> Places<P> {
             since,
             expires_at,
             attempts,
-            priority,
+            owner,
             lasting,
             ..
         } = slot;
@@ -172,7 +171,7 @@ impl<P> Places<P> {
             since,
             expires_at,
             attempts,
-            priority,
+            owner,
             lasting,
         })
     }
@@ -230,7 +229,7 @@ impl<P> Places<P> {
         let tail = std::mem::replace(&mut list.tail, key.index);
         let slot = self.slot_mut(key.index);
         slot.prev = tail;
-        list.cost += u128::from(slot.cost);
+        list.len += 1;
         match tail {
             NONE => list.head = key.index,
             tail => self.slot_mut(tail).next = key.index,
@@ -241,7 +240,7 @@ impl<P> Places<P> {
         let slot = self.slot_mut(key.index);
         let prev = std::mem::replace(&mut slot.prev, NONE);
         let next = std::mem::replace(&mut slot.next, NONE);
-        list.cost -= u128::from(slot.cost);
+        list.len -= 1;
         match prev {
             NONE => list.head = next,
             prev => self.slot_mut(prev).next = next,

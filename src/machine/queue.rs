@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
-use crate::machine::outcome::{Effects, Gone, JobKey, WaiterKey};
+use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
 use crate::machine::places::{Entry, Places};
 use crate::machine::settings::Settings;
+use crate::machine::tenants::{TenantId, Tenants};
 use crate::policy::ladder::{Bounds, Ladder, Load};
 use crate::policy::schedule::{Pace, Schedule};
 use crate::policy::standing_delay::StandingDelay;
@@ -32,6 +34,7 @@ pub(crate) struct Machine<P> {
     pub(super) standing: Option<StandingDelay>,
     pub(super) places: Places<P>,
     pub(super) lanes: Lanes,
+    pub(super) tenants: Tenants,
     pub(super) line: Line,
     /// Latest starts of queued jobs that have one.
     pub(super) expiries: BTreeSet<(Tick, JobKey)>,
@@ -65,6 +68,7 @@ impl<P> Machine<P> {
             standing: standing(&settings),
             places: Places::new(),
             lanes: Lanes::new(ageing(&settings)),
+            tenants: Tenants::new(settings.tenancy),
             line: Line::default(),
             expiries: BTreeSet::new(),
             later: BTreeMap::new(),
@@ -101,6 +105,16 @@ impl<P> Machine<P> {
         &self.ledgers[priority.index()]
     }
 
+    /// Counts of every tenant known by name.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&Key, &Ledger)> {
+        self.tenants.ledgers()
+    }
+
+    /// Counts of everybody else.
+    pub(crate) fn others(&self) -> Ledger {
+        self.tenants.others()
+    }
+
     /// Cost of queued jobs and places out.
     pub(crate) fn depth(&self) -> u64 {
         u64::try_from(self.depth).unwrap_or(u64::MAX)
@@ -128,7 +142,7 @@ impl<P> Machine<P> {
 
     /// Age of the ready job that waits longest.
     pub(crate) fn oldest_wait(&self, now: Tick) -> Option<Duration> {
-        let oldest = self.lanes.oldest(&self.places)?;
+        let oldest = self.lanes.oldest(&self.places, &self.tenants)?;
         self.places
             .get(oldest)
             .map(|slot| now.max(self.now) - slot.since)
@@ -172,22 +186,30 @@ impl<P> Machine<P> {
         }
     }
 
-    pub(super) fn hold(&mut self, cost: u64, priority: Priority) {
+    pub(super) fn hold(&mut self, cost: u64, owner: Owner) {
         self.depth += u128::from(cost);
-        self.held[priority.index()] += u128::from(cost);
+        self.held[owner.priority.index()] += u128::from(cost);
+        self.tenants.get_mut(owner.tenant).depth += u128::from(cost);
     }
 
-    pub(super) fn release(&mut self, cost: u64, priority: Priority) {
+    pub(super) fn release(&mut self, cost: u64, owner: Owner) {
         self.depth -= u128::from(cost);
-        self.held[priority.index()] -= u128::from(cost);
+        self.held[owner.priority.index()] -= u128::from(cost);
+        self.tenants.get_mut(owner.tenant).depth -= u128::from(cost);
     }
 
     pub(super) fn critical(&self) -> u64 {
         u64::try_from(self.held[Priority::Critical.index()]).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn count(&mut self, priority: Priority) -> &mut Ledger {
-        &mut self.ledgers[priority.index()]
+    /// Counts in the lane's ledger and in the tenant's.
+    pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
+        change(&mut self.ledgers[owner.priority.index()]);
+        let ledger = &mut self.tenants.get_mut(owner.tenant).ledger;
+        change(ledger);
+        if owner.tenant != TenantId::NONE {
+            self.tenants.ended(owner.tenant);
+        }
     }
 
     pub(super) fn is_standing_delay(&self) -> bool {
@@ -198,19 +220,23 @@ impl<P> Machine<P> {
     pub(super) fn enqueue(&mut self, entry: Entry<P>) -> JobKey {
         let was_empty = self.lanes.ready() == 0;
         let expires_at = entry.expires_at;
-        let key = self.lanes.push(&mut self.places, entry);
+        let key = self
+            .lanes
+            .push(&mut self.places, &mut self.tenants, self.now, entry);
         if expires_at < Tick::MAX {
             self.expiries.insert((expires_at, key));
         }
-        if was_empty {
+        if was_empty && self.lanes.ready() > 0 {
             self.begin_work();
         }
         key
     }
 
-    /// Takes a job out of everything it is in, depth included. The ledger is the caller's.
-    pub(super) fn extract(&mut self, key: JobKey) -> Option<Entry<P>> {
-        let entry = self.lanes.remove(&mut self.places, key)?;
+    /// Takes a job out of everything it is in, depth included; `charge` = it departs. The ledger is the caller's.
+    pub(super) fn extract(&mut self, key: JobKey, charge: bool) -> Option<Entry<P>> {
+        let entry = self
+            .lanes
+            .remove(&mut self.places, &mut self.tenants, key, charge)?;
         if entry.expires_at < Tick::MAX {
             self.expiries.remove(&(entry.expires_at, key));
         }
@@ -219,24 +245,25 @@ impl<P> Machine<P> {
         }
         // A retry that is not due yet is known by the instant at which it will be.
         self.delayed.remove(&(entry.since, key));
-        self.release(entry.cost, entry.priority);
+        self.release(entry.cost, entry.owner);
         Some(entry)
     }
 
     /// A queued job leaves without a consumer. `false` on a stale key.
     pub(super) fn eject(&mut self, key: JobKey, exit: Exit, out: &mut Vec<Gone<P>>) -> bool {
-        let Some(entry) = self.extract(key) else {
+        let Some(entry) = self.extract(key, false) else {
             return false;
         };
-        let count = self.count(entry.priority);
-        count.queued -= 1;
-        *exit_count(count, exit) += 1;
+        self.count(entry.owner, |count| {
+            count.queued -= 1;
+            *exit_count(count, exit) += 1;
+        });
         out.push(Gone {
             waited: self.now - entry.since,
             payload: entry.payload,
             exit,
             attempts: entry.attempts,
-            priority: entry.priority,
+            owner: entry.owner,
         });
         true
     }
@@ -253,11 +280,11 @@ impl<P> Machine<P> {
             let Some((key, head)) = self.line.head() else {
                 break;
             };
-            let (cost, priority) = (head.cost, head.priority);
+            let (cost, owner) = (head.cost, head.owner);
             if !self.ladder.grants(cost, load.depth, self.critical()) {
                 break;
             }
-            self.grant(key, cost, priority, fx);
+            self.grant(key, cost, owner, fx);
         }
         if self.depth > 0
             && let Some(delay) = &mut self.standing
@@ -272,8 +299,9 @@ impl<P> Machine<P> {
         self.debug_invariants();
     }
 
-    fn grant(&mut self, key: WaiterKey, cost: u64, priority: Priority, fx: &mut Effects<P>) {
-        self.hold(cost, priority);
+    fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
+        self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
+        self.hold(cost, owner);
         self.line.set(key, Stand::Granted(self.now + LAPSE));
         fx.wake.push(key);
     }

@@ -21,6 +21,32 @@ pub(crate) enum Preset {
     Unpaced,
 }
 
+/// Bounds that each tenant has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tenancy {
+    /// Tenants known by name at once.
+    pub(crate) max_tenants: u64,
+    /// Depth of one tenant, in cost, its offers in line included.
+    pub(crate) max_depth: Option<u64>,
+    /// Departures of one tenant.
+    pub(crate) rate: Option<Rate>,
+    /// Flows that all further tenants share, and how many of them each is dealt.
+    pub(crate) shared_flows: u32,
+    pub(crate) hand: u32,
+}
+
+impl Default for Tenancy {
+    fn default() -> Self {
+        Self {
+            max_tenants: 4096,
+            max_depth: None,
+            rate: None,
+            shared_flows: 64,
+            hand: 8,
+        }
+    }
+}
+
 /// Settings as given: `None` = derived from the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
@@ -38,6 +64,7 @@ pub(crate) struct Spec {
     pub(crate) standing_delay: Option<(Duration, Duration)>,
     pub(crate) drop_stale: bool,
     pub(crate) max_attempts: Option<u32>,
+    pub(crate) tenancy: Tenancy,
     /// Usual lateness of the timer that drives the queue.
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -61,6 +88,7 @@ pub(crate) struct Settings {
     pub(crate) standing_delay: Option<(Duration, Duration)>,
     pub(crate) drop_stale: bool,
     pub(crate) max_attempts: u32,
+    pub(crate) tenancy: Tenancy,
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
 }
@@ -82,6 +110,7 @@ impl Spec {
             standing_delay: None,
             drop_stale: false,
             max_attempts: None,
+            tenancy: Tenancy::default(),
             grain,
             name: None,
         }
@@ -127,6 +156,7 @@ impl Spec {
             drop_stale: self.drop_stale,
             max_attempts: at_least_one("max_attempts", self.max_attempts.map(u64::from))?
                 .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
+            tenancy: self.checked_tenancy(max_depth)?,
             grain: self.grain,
             name: self.name.clone(),
         })
@@ -147,6 +177,33 @@ impl Spec {
                 .max(rate.units_in_ceil(self.grain))
                 .max(1)
         })
+    }
+
+    fn checked_tenancy(&self, max_depth: u64) -> Result<Tenancy, BuildError> {
+        let tenancy = self.tenancy;
+        if let Some(own) = at_least_one("tenant max_depth", tenancy.max_depth)?
+            && own > max_depth
+        {
+            let rule = format!("must not be above max_depth, which is {max_depth}");
+            return Err(BuildError::setting("tenant max_depth", own, rule));
+        }
+        if !(1..=MAX_TENANTS).contains(&tenancy.max_tenants) {
+            let rule = format!("must be from 1 to {MAX_TENANTS}");
+            return Err(BuildError::setting(
+                "max_tenants",
+                tenancy.max_tenants,
+                rule,
+            ));
+        }
+        let Tenancy {
+            shared_flows, hand, ..
+        } = tenancy;
+        if !(1..=MAX_SHARED).contains(&shared_flows) || !(1..=shared_flows).contains(&hand) {
+            let rule = format!("1 <= hand <= flows <= {MAX_SHARED} must hold");
+            let asked = format_args!("({shared_flows}, {hand})");
+            return Err(BuildError::setting("shared_flows", asked, rule));
+        }
+        Ok(tenancy)
     }
 
     fn pace(&self) -> Result<u64, BuildError> {
@@ -235,6 +292,9 @@ const BACKLOG: Duration = Duration::from_secs(5);
 /// Bound of the derived depth: a million jobs of 100 bytes are 100 MB.
 const MAX_DEPTH: u64 = 1 << 20;
 const UNPACED_DEPTH: u64 = 1024;
+/// A million known tenants are 300 MB.
+const MAX_TENANTS: u64 = 1 << 20;
+const MAX_SHARED: u32 = 4096;
 const MAX_WAITERS: u64 = 65_536;
 /// Longest stall whose departures are made up for.
 const CATCH_UP: Duration = Duration::from_millis(100);

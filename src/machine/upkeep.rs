@@ -45,7 +45,9 @@ impl<P> Machine<P> {
         let retry = self.delayed.first().map(|(at, _)| *at);
         let interval = self.standing.and_then(|delay| delay.end());
         let drain = self.drain.filter(|_| !self.ended);
-        [self.line.next_event(), expiry, retry, interval, drain]
+        let own_rate = self.lanes.next_due();
+        let line = self.line.next_event();
+        [line, expiry, retry, own_rate, interval, drain]
             .into_iter()
             .flatten()
             .min()
@@ -63,8 +65,8 @@ impl<P> Machine<P> {
         }
         while let Some(key) = self.line.lapsing(now) {
             if let Some(waiter) = self.line.get(key) {
-                let (cost, priority) = (waiter.cost, waiter.priority);
-                self.release(cost, priority);
+                let (cost, owner) = (waiter.cost, waiter.owner);
+                self.release(cost, owner);
             }
             self.line.set(key, Stand::Lapsed);
         }
@@ -78,8 +80,16 @@ impl<P> Machine<P> {
         {
             self.delayed.pop_first();
             let was_empty = self.lanes.ready() == 0;
-            self.lanes.ripen(&mut self.places, key);
-            if was_empty {
+            self.lanes
+                .ripen(&mut self.places, &mut self.tenants, now, key);
+            if was_empty && self.lanes.ready() > 0 {
+                self.begin_work();
+            }
+        }
+        if self.lanes.next_due().is_some_and(|due| due <= now) {
+            let was_empty = self.lanes.ready() == 0;
+            self.lanes.wake(&self.places, &mut self.tenants, now);
+            if was_empty && self.lanes.ready() > 0 {
                 self.begin_work();
             }
         }

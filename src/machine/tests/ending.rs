@@ -39,7 +39,7 @@ fn a_requeued_job_is_bound_by_its_absolute_expiry_only() {
     };
     let both = Ask {
         expires_at: Some(ms(500)),
-        ..relative
+        ..relative.clone()
     };
     put(&mut machine, ms(0), &relative, 0);
     put(&mut machine, ms(0), &both, 1);

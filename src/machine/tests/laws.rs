@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::key::Key;
 use crate::machine::tests::{GRAIN, cost, machine, put, spec, unpaced};
 use crate::machine::{Ask, Collected, Effects, Machine, Offered, Spec, WaiterKey};
 use crate::rate::Rate;
@@ -49,9 +50,11 @@ fn specs() -> impl Strategy<Value = Spec> {
 fn asks() -> impl Strategy<Value = Ask> {
     let costs = prop_oneof![3 => Just(1_u64), 1 => 1..20_u64];
     let priority = prop_oneof![3 => Just(Priority::Normal), 1 => Just(Priority::Critical)];
-    (costs, priority).prop_map(|(cost, priority)| Ask {
+    let tenant = prop_oneof![3 => Just(None), 1 => (0_u64..3).prop_map(Some)];
+    (costs, priority, tenant).prop_map(|(cost, priority, tenant)| Ask {
         cost,
         priority,
+        tenant: tenant.map(|tenant| (Key::from(tenant), 1 + tenant)),
         ..Ask::default()
     })
 }
@@ -172,7 +175,7 @@ proptest! {
                 && spec.when_full == WhenFull::Refuse
             {
                 let before = machine.ledger().queued;
-                let late = fill(&mut machine, now, &[(*ask, *patient)]);
+                let late = fill(&mut machine, now, &[(ask.clone(), *patient)]);
                 line.extend(late);
                 // A newcomer that got in leaves before or after the head, but each is one departure more.
                 allowed += machine.ledger().queued - before;
@@ -189,7 +192,7 @@ proptest! {
         spec.watermarks = Some((max / 3, max - 1));
         spec.max_waiters = Some(8);
         let mut machine = machine(&spec);
-        let flood: Vec<(Ask, bool)> = offers.iter().map(|ask| (Ask { cost: 1, ..*ask }, true)).collect();
+        let flood: Vec<(Ask, bool)> = offers.iter().map(|ask| (Ask { cost: 1, ..ask.clone() }, true)).collect();
         let mut line = fill(&mut machine, at(0), &flood);
         line.extend(fill(&mut machine, at(0), &[(cost(1), true)]));
         // Critical offers come without end, one for each departure; the ordinary line still moves.

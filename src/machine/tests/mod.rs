@@ -1,8 +1,10 @@
 //! The machine driven by invented instants.
 
 mod departing;
+mod dice;
 mod door;
 mod ending;
+mod fair;
 mod laws;
 mod million;
 

@@ -1,0 +1,48 @@
+//! The queue: jobs come when they come, and leave at a fixed rate.
+
+mod after;
+mod backoff;
+mod builder;
+mod consumers;
+mod control;
+mod core;
+mod dead_letters;
+mod desk;
+mod drain;
+mod driver;
+mod job;
+mod line;
+mod offer;
+mod parcel;
+mod permit;
+mod port;
+mod receiver;
+mod sender;
+mod snapshot;
+mod state;
+mod terms;
+mod ticket;
+mod turns;
+mod turnstile;
+mod wakers;
+mod watch;
+
+pub use self::backoff::Backoff;
+pub use self::builder::Builder;
+pub use self::control::Control;
+pub use self::dead_letters::{DeadLetter, DeadLetters};
+pub use self::drain::DrainReport;
+pub use self::job::Job;
+pub use self::offer::Offer;
+pub use self::permit::{OwnedPermit, Permit, ReserveOwned};
+pub use self::receiver::{Receiver, TryRecvError};
+pub use self::sender::{Accepted, Sender, WeakSender};
+pub use self::snapshot::{Ledgers, Snapshot};
+pub use self::terms::Terms;
+pub use self::ticket::{Ending, Ticket};
+pub use self::turnstile::{Enter, Turn, Turnstile};
+pub use crate::error::BuildError;
+pub use crate::ledger::Ledger;
+pub use crate::refusal::{Reason, Refusal, Refused};
+pub use crate::timer::Timer;
+pub use crate::words::{Exit, Health, Pressure, Priority, WhenFull};
