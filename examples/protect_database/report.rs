@@ -156,7 +156,11 @@ impl Report {
         for line in words.chunks(5) {
             let _ = writeln!(text, "  {}", line.join(", "));
         }
-        text + &self.charts()
+        text += &self.charts();
+        if let Some(peak) = peak_memory() {
+            let _ = writeln!(text, "\npeak memory of the process: {peak}");
+        }
+        text
     }
 
     fn table(&self) -> String {
@@ -242,6 +246,16 @@ impl Report {
         }
         text
     }
+}
+
+/// Most memory that the process held so far, where the system says so.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(format!("{} MiB", kibibytes.div_ceil(1024)))
 }
 
 fn round(value: f64) -> f64 {
