@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::parcel::{Extras, Parcel};
+use super::refused::Refused;
 use super::send::{Accepted, SendItem, finish};
 use super::sender::Sender;
 use super::terms::{Terms, terms_setters};
 use super::ticket::Ticket;
-use crate::refusal::{Reason, Refused};
+use crate::refusal::Reason;
 
 /// An item with the terms it is offered on; made by [`Sender::offer`].
 ///

@@ -10,11 +10,12 @@ use super::core::Core;
 use super::offer::Offer;
 use super::parcel::Parcel;
 use super::permit::{Permit, Reserve, ReserveOwned};
+use super::refused::Refused;
 use super::send::{Accepted, SendItem, finish};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
 use crate::machine::Ask;
-use crate::refusal::{Refusal, Refused};
+use crate::refusal::Refusal;
 use crate::sync::{Arc, Ordering, Weak};
 use crate::words::Pressure;
 
