@@ -126,7 +126,10 @@ async fn a_drain_is_over_as_soon_as_everything_is_settled() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_drains_the_sooner_deadline_holds_and_nothing_is_returned_twice() {
-    let (tx, rx) = Builder::new(Rate::per_second(1)).max_depth(20).build().unwrap();
+    let (tx, rx) = Builder::new(Rate::per_second(1))
+        .max_depth(20)
+        .build()
+        .unwrap();
     for n in 0..10 {
         tx.try_send(n).unwrap();
     }
