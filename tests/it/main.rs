@@ -1,4 +1,9 @@
 //! The promises of the crate, one module each, in one binary.
 
+mod chart;
+mod held;
 mod layering;
+mod limits;
 mod queue;
+mod options;
+mod trace;
