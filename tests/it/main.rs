@@ -4,6 +4,6 @@ mod chart;
 mod held;
 mod layering;
 mod limits;
-mod queue;
 mod options;
+mod queue;
 mod trace;

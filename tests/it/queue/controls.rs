@@ -1,5 +1,7 @@
 //! The operator's handle, and the pressure that producers feel.
 
+use std::time::Duration;
+
 use sluicegate::Rate;
 use sluicegate::queue::{Builder, Pressure, Priority, Reason, Terms};
 use tokio::time::{Instant, advance, sleep};
@@ -79,7 +81,7 @@ async fn a_change_waits_in_no_line() {
     for waiter in waiters {
         assert!(waiter.await.unwrap());
     }
-    assert_eq!(start.elapsed(), 0 * MILLI);
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

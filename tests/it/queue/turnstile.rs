@@ -1,6 +1,7 @@
 //! The queue when there is nothing to hand over.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use sluicegate::Rate;
 use sluicegate::queue::{Builder, Priority, Reason, Terms, Turnstile};
@@ -54,7 +55,7 @@ async fn no_more_hold_a_turn_than_may_be_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn a_late_caller_delays_the_next_by_a_grain_and_stays_first() {
     let gate = turnstile(10);
-    gate.enter().await.unwrap();
+    drop(gate.enter().await.unwrap());
     let mut late = Box::pin(gate.enter());
     assert!(poll(&mut late).is_pending());
     let next = tokio::spawn({
@@ -83,7 +84,7 @@ async fn a_late_caller_delays_the_next_by_a_grain_and_stays_first() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_hands_its_turn_to_the_next() {
     let gate = turnstile(10);
-    gate.enter().await.unwrap();
+    drop(gate.enter().await.unwrap());
     let mut gives_up = Box::pin(gate.enter());
     assert!(poll(&mut gives_up).is_pending());
     let (count, waker) = super::Count::new();
@@ -108,7 +109,7 @@ async fn a_caller_that_gives_up_hands_its_turn_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_too_long_or_are_cancelled_are_told() {
     let gate = turnstile(1);
-    gate.enter().await.unwrap();
+    drop(gate.enter().await.unwrap());
     let start = Instant::now();
     let too_late = gate
         .enter_with(Terms::new().expires_in(500 * MILLI))
@@ -116,7 +117,7 @@ async fn those_who_wait_too_long_or_are_cancelled_are_told() {
         .unwrap_err();
     assert_eq!(
         (too_late.reason(), start.elapsed()),
-        (Reason::TooLate, 0 * MILLI)
+        (Reason::TooLate, Duration::ZERO)
     );
     let token = CancellationToken::new();
     let cancelled = tokio::spawn(gate.enter_with(Terms::new().cancelled_by(token.clone())));
@@ -143,7 +144,7 @@ async fn closing_refuses_the_line_and_lets_those_with_a_place_pass() {
         .max_depth(2)
         .turnstile()
         .unwrap();
-    gate.enter().await.unwrap();
+    drop(gate.enter().await.unwrap());
     let mut callers: Vec<_> = (0..4).map(|_| Box::pin(gate.enter())).collect();
     for caller in &mut callers {
         assert!(poll(caller).is_pending());
@@ -198,7 +199,7 @@ async fn entering_futures_are_cancelled_at_any_point() {
                 .max_depth(2)
                 .turnstile()
                 .unwrap();
-            gate.enter().await.unwrap();
+            drop(gate.enter().await.unwrap());
             let mut callers: Vec<_> = (0..3).map(|_| Box::pin(gate.enter())).collect();
             for caller in &mut callers {
                 for _ in 0..polls {
