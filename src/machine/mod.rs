@@ -26,6 +26,7 @@ mod estimate;
 mod lanes;
 mod line;
 mod offers;
+mod order;
 mod outcome;
 mod pacer;
 mod places;
