@@ -11,6 +11,7 @@ mod desk;
 mod drain;
 mod driver;
 mod job;
+mod keep;
 mod line;
 mod offer;
 mod parcel;
@@ -26,6 +27,7 @@ mod turns;
 mod turnstile;
 mod wakers;
 mod watch;
+pub mod workers;
 
 pub use self::backoff::Backoff;
 pub use self::builder::Builder;

@@ -63,6 +63,10 @@ impl<T> Receiver<T> {
         Self { core }
     }
 
+    pub(crate) const fn core(&self) -> &Arc<Core<T>> {
+        &self.core
+    }
+
     /// Waits for the next departure and takes its job. `None` once the queue is closed and nothing is queued, delayed
     /// or reserved; jobs in flight do not count.
     ///
