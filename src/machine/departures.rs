@@ -120,15 +120,23 @@ impl<P> Machine<P> {
         }
         out.push(self.take(now, fx)?);
         for _ in 1..most {
-            self.drop_stale(fx);
-            if self.in_flight() >= self.settings.max_in_flight {
+            let Some(taken) = self.take_along(fx) else {
                 break;
-            }
-            let Some(key) = self.next_job() else { break };
-            out.extend(self.depart(key, false));
+            };
+            out.push(taken);
         }
         self.judge(fx);
         Ok(())
+    }
+
+    /// Takes one more job along with the departure that was just taken, at no charge. The caller judges.
+    pub(crate) fn take_along(&mut self, fx: &mut Effects<P>) -> Option<Taken<P>> {
+        self.drop_stale(fx);
+        if self.in_flight() >= self.settings.max_in_flight {
+            return None;
+        }
+        let key = self.next_job()?;
+        self.depart(key, false).ok()
     }
 
     /// Takes this very job, if a departure is due.
