@@ -2,6 +2,7 @@
 
 mod after;
 mod backoff;
+mod blocking;
 mod builder;
 mod consumers;
 mod control;
@@ -22,6 +23,7 @@ mod sender;
 mod sink;
 mod snapshot;
 mod state;
+mod stream;
 mod terms;
 mod ticket;
 mod turns;
