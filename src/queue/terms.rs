@@ -167,7 +167,7 @@ macro_rules! terms_setters {
         }
 
         /// See [`Terms::tenant`](crate::queue::Terms::tenant).
-        pub fn tenant(mut self, key: impl Into<$crate::Key>) -> Self {
+        pub fn tenant(mut self, key: impl Into<$crate::key::Key>) -> Self {
             self.terms = self.terms.tenant(key);
             self
         }

@@ -1,3 +1,9 @@
 //! The promises of the crate, one module each, in one binary.
 
+mod chart;
+mod held;
 mod layering;
+mod limits;
+mod options;
+mod queue;
+mod trace;
