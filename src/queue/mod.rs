@@ -2,6 +2,7 @@
 
 mod after;
 mod backoff;
+mod batch;
 mod blocking;
 mod builder;
 mod consumers;
@@ -15,7 +16,9 @@ mod enter;
 mod job;
 mod keep;
 mod line;
+mod linger;
 mod offer;
+pub(crate) mod paced;
 mod parcel;
 mod permit;
 mod port;
