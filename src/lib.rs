@@ -30,5 +30,6 @@ pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
     SlidingCounter, SlidingLog, TokenBucket,
 };
+pub use queue::paced::{Paced, PacedExt, paced};
 pub use rate::Rate;
 pub use tick::Tick;

@@ -105,28 +105,31 @@ impl<P> Machine<P> {
         taken
     }
 
-    /// Takes up to `most` jobs as one departure: the first is charged, the others ride along.
-    pub(crate) fn take_batch(
-        &mut self,
-        now: Tick,
-        most: usize,
-        out: &mut Vec<Taken<P>>,
-        fx: &mut Effects<P>,
-    ) -> Result<(), NotTaken> {
-        if most == 0 {
-            return Ok(());
+    /// Takes one more job along with the departure that was just taken, at no charge.
+    pub(crate) fn take_along(&mut self, fx: &mut Effects<P>) -> Option<Taken<P>> {
+        self.drop_stale(fx);
+        if self.in_flight() >= self.settings.max_in_flight {
+            return None;
         }
-        out.push(self.take(now, fx)?);
-        for _ in 1..most {
-            self.drop_stale(fx);
-            if self.in_flight() >= self.settings.max_in_flight {
-                break;
-            }
-            let Some(key) = self.next_job() else { break };
-            out.extend(self.depart(key, false));
-        }
+        let key = self.next_job()?;
+        let taken = self.depart(key, false).ok();
         self.judge(fx);
-        Ok(())
+        taken
+    }
+
+    /// Jobs that one departure could take along now.
+    pub(crate) fn ready(&self) -> u64 {
+        (self.lanes.ready() as u64).min(self.room_in_flight())
+    }
+
+    /// Jobs that the in-flight bound leaves room for.
+    pub(crate) fn room_in_flight(&self) -> u64 {
+        self.settings.max_in_flight.saturating_sub(self.in_flight())
+    }
+
+    /// Latest start of the queued job that expires first.
+    pub(crate) fn first_expiry(&self) -> Option<Tick> {
+        self.expiries.first().map(|(at, _)| *at)
     }
 
     /// Takes this very job, if a departure is due.

@@ -12,6 +12,7 @@
 //! - [`queue`] the state, the ladder and the ledger
 //! - [`door`] the one question that every offer passes
 //! - [`offers`] who gets a place, who waits, who is refused
+//! - [`held`] places that stand ready for who may never come
 //! - [`departures`] places that are used, jobs that leave and come back
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
@@ -23,6 +24,7 @@ mod control;
 mod departures;
 mod door;
 mod estimate;
+mod held;
 mod lanes;
 mod line;
 mod offers;

@@ -311,7 +311,7 @@ impl<P> Machine<P> {
         self.debug_invariants();
     }
 
-    fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
+    pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
         self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
         self.hold(cost, owner);
         self.line.set(key, Stand::Granted(self.now + LAPSE));

@@ -41,7 +41,7 @@ pub(crate) async fn run<T>(core: &Arc<Core<T>>, within: Duration) -> DrainReport
     report
 }
 
-fn settled(ledger: &Ledger) -> u64 {
+pub(crate) fn settled(ledger: &Ledger) -> u64 {
     ledger.ended() - ledger.returned
 }
 

@@ -98,17 +98,23 @@ impl<T> State<T> {
         consumer: Option<u64>,
         after: &mut After<T>,
     ) -> Result<Taken<Parcel<T>>, NotTaken> {
-        if self.has_tokens {
-            self.machine.advance(now, &mut after.fx);
-            while let Some(key) = self.machine.next_job()
-                && self.is_cancelled(key)
-            {
-                self.machine.cancel_job(now, key, &mut after.fx);
-            }
-        }
+        self.skip_cancelled(now, after);
         let taken = self.machine.take(now, &mut after.fx)?;
         after.drop_later(self.desk.taken(consumer));
         Ok(taken)
+    }
+
+    /// Takes out the jobs that would go next and whose tokens have fired.
+    pub(crate) fn skip_cancelled(&mut self, now: Tick, after: &mut After<T>) {
+        if !self.has_tokens {
+            return;
+        }
+        self.machine.advance(now, &mut after.fx);
+        while let Some(key) = self.machine.next_job()
+            && self.is_cancelled(key)
+        {
+            self.machine.cancel_job(now, key, &mut after.fx);
+        }
     }
 
     fn is_cancelled(&mut self, key: JobKey) -> bool {
