@@ -11,6 +11,7 @@ pub mod queue;
 mod rate;
 mod refusal;
 mod sync;
+mod tally;
 mod tick;
 mod timer;
 mod words;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::machine::outcome::{
-    Effects, Gone, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken,
-};
+use crate::machine::outcome::{Effects, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken};
 use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
+use crate::tally::Processed;
 use crate::tick::Tick;
 use crate::words::Exit;
 
@@ -42,6 +41,7 @@ impl<P> Machine<P> {
             count.reserved -= 1;
             count.queued += 1;
         });
+        self.tally.arrive(depth);
         let lasting = expiry.first == expiry.any;
         let entry = Entry {
             payload,
@@ -184,6 +184,11 @@ impl<P> Machine<P> {
     /// A job in flight ends.
     pub(crate) fn settle(&mut self, now: Tick, run: InFlight, how: Settled, fx: &mut Effects<P>) {
         self.arrive(now, fx);
+        let result = match how {
+            Settled::Acked => Processed::Ok,
+            Settled::Failed | Settled::Abandoned => Processed::Error,
+        };
+        self.processed(&run, result);
         self.count(run.owner, |count| {
             count.in_flight -= 1;
             match how {
@@ -205,6 +210,7 @@ impl<P> Machine<P> {
     ) -> Result<JobKey, (Exit, P)> {
         self.arrive(now, fx);
         if run.attempt >= self.settings.max_attempts {
+            self.processed(&run, Processed::Error);
             self.count(run.owner, |count| {
                 count.in_flight -= 1;
                 count.failed += 1;
@@ -246,6 +252,7 @@ impl<P> Machine<P> {
         delay: Duration,
         fx: &mut Effects<P>,
     ) -> Result<JobKey, (Exit, P)> {
+        self.processed(&run, Processed::Retry);
         let InFlight {
             cost,
             owner,
@@ -318,6 +325,7 @@ impl<P> Machine<P> {
         if let Some(delay) = &mut self.standing {
             delay.observe(waited);
         }
+        self.tally.depart(waited);
         self.last_departure = Some(now);
         self.count(owner, |count| {
             count.queued -= 1;
@@ -356,27 +364,11 @@ impl<P> Machine<P> {
         self.judge(fx);
     }
 
+    fn processed(&mut self, run: &InFlight, how: Processed) {
+        self.tally.process(how, self.now - run.departed_at);
+    }
+
     pub(super) fn in_flight(&self) -> u64 {
         self.ledgers.iter().map(|lane| lane.in_flight).sum()
-    }
-}
-
-impl<P> Gone<P> {
-    /// Changes the payload, keeps what is known of the job.
-    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
-        let Self {
-            payload,
-            exit,
-            waited,
-            attempts,
-            owner,
-        } = self;
-        Gone {
-            payload: change(payload),
-            exit,
-            waited,
-            attempts,
-            owner,
-        }
     }
 }

@@ -179,3 +179,23 @@ impl<P> Effects<P> {
         }
     }
 }
+
+impl<P> Gone<P> {
+    /// Changes the payload, keeps what is known of the job.
+    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
+        let Self {
+            payload,
+            exit,
+            waited,
+            attempts,
+            owner,
+        } = self;
+        Gone {
+            payload: change(payload),
+            exit,
+            waited,
+            attempts,
+            owner,
+        }
+    }
+}

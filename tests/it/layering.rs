@@ -2,7 +2,7 @@
 //!
 //! | layer | rooms | |
 //! |---|---|---|
-//! | 0 words | `tick rate decision key error ledger refusal words` | pure |
+//! | 0 words | `tick rate decision key error ledger refusal tally words` | pure |
 //! | 1 rules | `policy` | pure |
 //! | 2 machine | `machine` | pure |
 //! | 3 ground | `clock timer sync` | reads time, names lock types |
@@ -23,7 +23,7 @@ use source::{Source, UsePath};
 
 const LAYERS: [&[&str]; 6] = [
     &[
-        "tick", "rate", "decision", "key", "error", "ledger", "refusal", "words",
+        "tick", "rate", "decision", "key", "error", "ledger", "refusal", "tally", "words",
     ],
     &["policy"],
     &["machine"],
