@@ -24,6 +24,8 @@ use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+#[cfg(feature = "metrics")]
+use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
 use crate::timer::Timer;
 use crate::words::Pressure;
@@ -48,6 +50,9 @@ pub(crate) struct Core<T> {
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
+    /// Where it is measured under its label.
+    #[cfg(feature = "metrics")]
+    seat: Seat,
 }
 
 /// What the driver does between two of its steps.
@@ -81,6 +86,8 @@ pub(crate) struct Parts<T> {
 impl<T> Core<T> {
     pub(crate) fn new(parts: Parts<T>) -> Arc<Self> {
         let now = parts.clock.now();
+        #[cfg(feature = "metrics")]
+        let seat = Seat::take(parts.settings.name.as_deref());
         let state = State {
             machine: Machine::new(parts.settings, now),
             spec: parts.spec,
@@ -108,6 +115,8 @@ impl<T> Core<T> {
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             links: parts.links,
+            #[cfg(feature = "metrics")]
+            seat,
         })
     }
 
@@ -166,6 +175,16 @@ impl<T> Core<T> {
         if let Some((_, pressure)) = after.publish {
             self.level.store(pressure as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Lets it be seen by whoever measures.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show(self: &Arc<Self>)
+    where
+        T: Send + 'static,
+    {
+        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
+        self.seat.fill(weak);
     }
 
     pub(crate) fn start_driver(self: &Arc<Self>) {
@@ -230,6 +249,12 @@ impl<T> Drop for Core<T> {
         // The driver ends when it finds nothing to drive.
         if let Some(waker) = self.state.get_mut().driver.waker.take() {
             waker.wake();
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let lost = self.outlet.lost();
+            let totals = super::measured::totals(self.state.get_mut(), lost);
+            self.seat.leave(&totals);
         }
     }
 }

@@ -12,6 +12,8 @@ mod drain;
 mod driver;
 mod job;
 mod line;
+#[cfg(feature = "metrics")]
+mod measured;
 mod offer;
 mod parcel;
 mod permit;
