@@ -7,11 +7,16 @@ mod key;
 mod ledger;
 mod limiter;
 mod machine;
+#[cfg(feature = "metrics")]
+pub mod observe;
 mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
 mod sync;
+mod tally;
+#[cfg(feature = "metrics")]
+mod telemetry;
 mod tick;
 mod timer;
 mod words;
