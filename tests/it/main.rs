@@ -3,5 +3,7 @@
 mod chart;
 mod held;
 mod layering;
+mod limits;
 mod options;
+mod queue;
 mod trace;
