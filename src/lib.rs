@@ -38,3 +38,8 @@ pub use policy::{
 pub use queue::paced::{Paced, PacedExt, paced};
 pub use rate::Rate;
 pub use tick::Tick;
+
+/// The program in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
