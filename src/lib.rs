@@ -13,6 +13,8 @@ mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sync;
 mod tally;
 #[cfg(feature = "metrics")]

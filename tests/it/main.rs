@@ -6,4 +6,6 @@ mod layering;
 mod limits;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
+mod sim;
 mod trace;
