@@ -13,7 +13,8 @@
 //! - [`door`] the one question that every offer passes
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
-//! - [`departures`] places that are used, jobs that leave and come back
+//! - [`departures`] places that are used, jobs that leave
+//! - [`settling`] what becomes of a job in flight
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
@@ -34,6 +35,7 @@ mod pacer;
 mod places;
 mod queue;
 mod settings;
+mod settling;
 mod tenants;
 mod upkeep;
 

@@ -169,6 +169,12 @@ impl<T> Core<T> {
         after.run(self);
     }
 
+    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
+    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+        let now = self.clock.now();
+        happens(&mut self.state.lock(), now)
+    }
+
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
