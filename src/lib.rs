@@ -5,6 +5,7 @@ mod decision;
 mod error;
 mod key;
 mod ledger;
+mod limiter;
 mod machine;
 #[cfg(feature = "metrics")]
 pub mod observe;
@@ -26,8 +27,10 @@ pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
+pub use limiter::{KeyedLimiter, KeyedLimiterBuilder, RateLimiter, Reservation, WhenKeysFull};
 pub use policy::{
-    FixedWindow, LeakyBucket, Limit, LimitState, Policy, SlidingCounter, SlidingLog, TokenBucket,
+    FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
+    SlidingCounter, SlidingLog, TokenBucket,
 };
 pub use rate::Rate;
 pub use tick::Tick;

@@ -95,6 +95,23 @@ pub(crate) mod process {
     }
 }
 
+/// Holds an item that is only taken out by value, so that the holder is `Sync` for every `T: Send`.
+///
+/// A `Mutex` is what safe code has for that; it is never locked, only taken apart.
+pub(crate) struct SyncCell<T>(std::sync::Mutex<T>);
+
+impl<T> SyncCell<T> {
+    pub(crate) const fn new(item: T) -> Self {
+        Self(std::sync::Mutex::new(item))
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
 #[cfg(all(test, not(sluicegate_loom)))]
 mod tests {
     use super::*;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::machine::budget::Budget;
 use crate::machine::lanes::Lanes;
 use crate::machine::outcome::{Effects, Gone};
 use crate::machine::places::Standing;
-use crate::machine::queue::{Machine, ageing, bounds, pace, standing};
+use crate::machine::queue::{Machine, ageing, bounds, standing};
 use crate::machine::settings::Settings;
-use crate::policy::schedule::Schedule;
 use crate::refusal::Reason;
 use crate::tick::Tick;
 use crate::words::Exit;
@@ -18,14 +18,6 @@ impl<P> Machine<P> {
         self.arrive(now, fx);
         self.ladder.set_bounds(bounds(&settings));
         self.lanes.set_step(ageing(&settings));
-        self.schedule = match (self.schedule.take(), pace(&settings)) {
-            (Some(mut schedule), Some(pace)) => {
-                schedule.retune(self.now, pace);
-                Some(schedule)
-            }
-            (None, pace) => pace.map(|pace| Schedule::new(pace, self.now)),
-            (Some(_), None) => None,
-        };
         self.tenants.set(settings.tenancy);
         let same = match (self.standing, settings.standing_delay) {
             (Some(delay), Some((target, interval))) => delay.is_set_to(target, interval),
@@ -35,7 +27,13 @@ impl<P> Machine<P> {
         if !same {
             self.standing = standing(&settings);
         }
-        self.settings = settings;
+        match (&mut self.budget, settings.retries) {
+            (Some(budget), Some(allowance)) => budget.set(allowance),
+            (None, Some(allowance)) => self.budget = Some(Budget::new(allowance)),
+            (_, None) => self.free_retries(),
+        }
+        let before = std::mem::replace(&mut self.settings, settings).rate;
+        self.repace(before);
         for key in self.line.hopeful() {
             if self
                 .line
@@ -59,6 +57,7 @@ impl<P> Machine<P> {
         self.arrive(now, fx);
         if self.paused.take().is_some() {
             self.begin_work();
+            self.slow_start();
         }
     }
 

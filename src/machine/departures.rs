@@ -7,7 +7,7 @@ use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
 use crate::tally::Processed;
 use crate::tick::Tick;
-use crate::words::Exit;
+use crate::words::{Exit, Health, Pressure};
 
 impl<P> Machine<P> {
     /// Puts an item into its place; where the queue has ended or the job expired, it is among the effects.
@@ -172,7 +172,8 @@ impl<P> Machine<P> {
 
     /// The job that `take` would choose next.
     pub(crate) fn next_job(&self) -> Option<JobKey> {
-        self.lanes.next(&self.places, &self.tenants)
+        let newest = self.settings.newest_first && self.ladder.state() == Pressure::Overloaded;
+        self.lanes.next(&self.places, &self.tenants, newest)
     }
 
     /// Takes a job out of the order because its own future is late; it may still be taken by key.
@@ -189,6 +190,9 @@ impl<P> Machine<P> {
             Settled::Failed | Settled::Abandoned => Processed::Error,
         };
         self.processed(&run, result);
+        if how != Settled::Abandoned {
+            self.pace_outcome(run.departed_at, how == Settled::Failed);
+        }
         self.count(run.owner, |count| {
             count.in_flight -= 1;
             match how {
@@ -209,6 +213,7 @@ impl<P> Machine<P> {
         fx: &mut Effects<P>,
     ) -> Result<JobKey, (Exit, P)> {
         self.arrive(now, fx);
+        self.pace_outcome(run.departed_at, true);
         if run.attempt >= self.settings.max_attempts {
             self.processed(&run, Processed::Error);
             self.count(run.owner, |count| {
@@ -231,6 +236,7 @@ impl<P> Machine<P> {
         fx: &mut Effects<P>,
     ) -> Result<JobKey, (Exit, P)> {
         self.arrive(now, fx);
+        self.pace_outcome(run.departed_at, true);
         let attempts = run.attempt - 1;
         self.requeue(run, payload, attempts, delay, fx)
     }
@@ -282,11 +288,13 @@ impl<P> Machine<P> {
             owner,
             lasting: true,
         };
-        let key = if delay.is_zero() {
+        // With a budget even a retry that is due at once may have to wait.
+        let key = if delay.is_zero() && (self.budget.is_none() || attempts == 0) {
             self.enqueue(entry)
         } else {
             self.put_off(entry)
         };
+        self.ripen();
         self.judge(fx);
         Ok(key)
     }
@@ -304,6 +312,7 @@ impl<P> Machine<P> {
     /// The job leaves; `charge` = as a departure of its own. The caller has checked that it may, and judges.
     fn depart(&mut self, key: JobKey, charge: bool) -> Result<Taken<P>, NotTaken> {
         let later = self.later.get(&key).copied().unwrap_or(Tick::MAX);
+        let overdue = self.health(self.now) == Health::Red;
         let entry = self.extract(key, charge).ok_or(NotTaken::Empty)?;
         let Entry {
             payload,
@@ -327,6 +336,13 @@ impl<P> Machine<P> {
         }
         self.tally.depart(waited);
         self.last_departure = Some(now);
+        self.pace_departure(cost, overdue);
+        if attempts == 0
+            && let Some(budget) = &mut self.budget
+        {
+            budget.earn();
+            self.ripen();
+        }
         self.count(owner, |count| {
             count.queued -= 1;
             count.in_flight += 1;

@@ -125,8 +125,7 @@ impl<P> Machine<P> {
             let now = Fine::at(self.now);
             let earliest = now.plus(Fine::span(base));
             let step = self
-                .settings
-                .rate
+                .rate()
                 .map_or(Fine::span(UNPACED_STEP), |rate| rate.interval());
             // Callers who never come back must not push the others' return out without end: after a queueful of
             // refusals the round begins anew.

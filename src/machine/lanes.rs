@@ -198,20 +198,34 @@ impl Lanes {
         }
     }
 
-    /// The job that goes next.
-    pub(crate) fn next<P>(&self, places: &Places<P>, tenants: &Tenants) -> Option<JobKey> {
+    /// The job that goes next; `newest` = of the flow whose turn it is, the one that came last.
+    pub(crate) fn next<P>(
+        &self,
+        places: &Places<P>,
+        tenants: &Tenants,
+        newest: bool,
+    ) -> Option<JobKey> {
         let mut best = None;
         // Most urgent first, so that it wins a tie.
         for lane in (0..self.lanes.len()).rev() {
             let Some(&(_, id)) = self.lanes[lane].active.first() else {
                 continue;
             };
-            let Some(key) = places.head(&tenants.get(id).flows[lane].jobs) else {
+            let jobs = &tenants.get(id).flows[lane].jobs;
+            let Some(head) = places.head(jobs) else {
                 continue;
             };
-            let since = places.get(key).map(|slot| slot.since + self.offsets[lane]);
+            // Lanes age by their oldest job, whichever of it goes.
+            let since = places.get(head).map(|slot| slot.since + self.offsets[lane]);
             if best.is_none_or(|(earliest, _)| since < earliest) {
-                best = Some((since, key));
+                best = Some((
+                    since,
+                    if newest {
+                        places.tail(jobs).unwrap_or(head)
+                    } else {
+                        head
+                    },
+                ));
             }
         }
         best.map(|(_, key)| key)

@@ -14,9 +14,11 @@
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`departures`] places that are used, jobs that leave and come back
 //! - [`upkeep`] what happens by time alone
+//! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
 //! - [`estimate`] waits and the time to retry
 
+mod budget;
 mod control;
 mod departures;
 mod door;
@@ -25,6 +27,7 @@ mod lanes;
 mod line;
 mod offers;
 mod outcome;
+mod pacer;
 mod places;
 mod queue;
 mod settings;

@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::ledger::Ledger;
+use crate::machine::budget::Budget;
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
 use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
+use crate::machine::pacer::Pacer;
 use crate::machine::places::{Entry, Places};
 use crate::machine::settings::Settings;
 use crate::machine::tenants::{TenantId, Tenants};
 use crate::policy::ladder::{Bounds, Ladder, Load};
-use crate::policy::schedule::{Pace, Schedule};
+use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
 use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
@@ -31,6 +33,8 @@ pub(crate) struct Machine<P> {
     /// Latest instant seen; an older one counts as this.
     pub(super) now: Tick,
     pub(super) schedule: Option<Schedule>,
+    pub(super) pacer: Pacer,
+    pub(super) budget: Option<Budget>,
     pub(super) ladder: Ladder,
     pub(super) standing: Option<StandingDelay>,
     pub(super) places: Places<P>,
@@ -65,7 +69,11 @@ impl<P> Machine<P> {
     pub(crate) fn new(settings: Settings, now: Tick) -> Self {
         Self {
             now,
-            schedule: pace(&settings).map(|pace| Schedule::new(pace, now)),
+            schedule: settings
+                .rate
+                .map(|rate| Schedule::new(settings.pace(rate), now)),
+            pacer: Pacer::new(settings.rate),
+            budget: settings.retries.map(Budget::new),
             ladder: Ladder::new(bounds(&settings)),
             standing: standing(&settings),
             places: Places::new(),
@@ -336,18 +344,6 @@ pub(super) fn exit_count(ledger: &mut Ledger, exit: Exit) -> &mut u64 {
         Exit::Abandoned => &mut ledger.abandoned,
         Exit::Returned => &mut ledger.returned,
     }
-}
-
-pub(super) fn pace(settings: &Settings) -> Option<Pace> {
-    let Settings {
-        catch_up,
-        pace_ppm,
-        grain,
-        ..
-    } = *settings;
-    settings
-        .rate
-        .map(|rate| Pace::new(rate, catch_up, pace_ppm, grain))
 }
 
 pub(super) fn bounds(settings: &Settings) -> Bounds {

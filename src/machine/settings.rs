@@ -3,10 +3,14 @@
 //! [`Spec`] keeps apart what was set by hand and what was left open, so that a change of rate or bound derives anew
 //! what nobody fixed. [`Settings`] is the outcome: complete, checked, and what the machine runs on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BuildError;
+use crate::key::Key;
+use crate::machine::budget::Allowance;
+use crate::policy::schedule::Pace;
 use crate::rate::{Rate, Span};
 use crate::words::WhenFull;
 
@@ -64,7 +68,12 @@ pub(crate) struct Spec {
     pub(crate) standing_delay: Option<(Duration, Duration)>,
     pub(crate) drop_stale: bool,
     pub(crate) max_attempts: Option<u32>,
+    pub(crate) newest_first: bool,
+    pub(crate) slow_start: Option<Duration>,
+    pub(crate) retry_budget: Option<(f64, Rate)>,
     pub(crate) tenancy: Tenancy,
+    /// Shares of tenants that have another than 1.
+    pub(crate) weights: HashMap<Key, u64>,
     /// Usual lateness of the timer that drives the queue.
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -81,13 +90,18 @@ pub(crate) struct Settings {
     pub(crate) max_wait: Option<Duration>,
     pub(crate) expire_after: Option<Duration>,
     pub(crate) max_in_flight: u64,
-    pub(crate) catch_up: u64,
+    /// Units that may be owed, if set by hand.
+    catch_up: Option<u64>,
     /// Pace of repayment in millionths of the rate.
     pub(crate) pace_ppm: u64,
     pub(crate) when_full: WhenFull,
     pub(crate) standing_delay: Option<(Duration, Duration)>,
     pub(crate) drop_stale: bool,
     pub(crate) max_attempts: u32,
+    /// While overloaded, the job that came last goes first.
+    pub(crate) newest_first: bool,
+    pub(crate) slow_start: Option<Duration>,
+    pub(crate) retries: Option<Allowance>,
     pub(crate) tenancy: Tenancy,
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -110,10 +124,19 @@ impl Spec {
             standing_delay: None,
             drop_stale: false,
             max_attempts: None,
+            newest_first: false,
+            slow_start: None,
+            retry_budget: None,
             tenancy: Tenancy::default(),
+            weights: HashMap::new(),
             grain,
             name: None,
         }
+    }
+
+    /// Share of a tenant.
+    pub(crate) fn weight(&self, tenant: &Key) -> u64 {
+        self.weights.get(tenant).copied().unwrap_or(1)
     }
 
     /// Derives what was left open and checks the whole.
@@ -149,13 +172,16 @@ impl Spec {
             max_wait,
             expire_after,
             max_in_flight: at_least_one("max_in_flight", self.max_in_flight)?.unwrap_or(u64::MAX),
-            catch_up: self.catch_up.unwrap_or_else(|| self.default_catch_up()),
+            catch_up: self.catch_up,
             pace_ppm: self.pace()?,
             when_full: self.when_full,
             standing_delay: self.standing_delay,
             drop_stale: self.drop_stale,
             max_attempts: at_least_one("max_attempts", self.max_attempts.map(u64::from))?
                 .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
+            newest_first: self.newest_first,
+            slow_start: self.slow_start,
+            retries: self.checked_retries()?,
             tenancy: self.checked_tenancy(max_depth)?,
             grain: self.grain,
             name: self.name.clone(),
@@ -170,13 +196,18 @@ impl Spec {
         }
     }
 
-    /// What falls due in 100 ms, and what a late timer can owe.
-    fn default_catch_up(&self) -> u64 {
-        self.rate.map_or(0, |rate| {
-            rate.units_in(CATCH_UP)
-                .max(rate.units_in_ceil(self.grain))
-                .max(1)
-        })
+    fn checked_retries(&self) -> Result<Option<Allowance>, BuildError> {
+        let Some((share, at_least)) = self.retry_budget else {
+            return Ok(None);
+        };
+        if !(0.0..=MAX_RETRY_SHARE).contains(&share) {
+            let rule = format!("the share must be from 0 to {MAX_RETRY_SHARE}");
+            return Err(BuildError::setting("retry_budget", share, rule));
+        }
+        Ok(Some(Allowance {
+            share_ppm: (share * 1e6).round() as u64,
+            at_least,
+        }))
     }
 
     fn checked_tenancy(&self, max_depth: u64) -> Result<Tenancy, BuildError> {
@@ -262,6 +293,23 @@ impl Spec {
     }
 }
 
+impl Settings {
+    /// What the schedule is set to at a rate.
+    pub(crate) fn pace(&self, rate: Rate) -> Pace {
+        Pace::new(rate, self.catch_up(rate), self.pace_ppm, self.grain)
+    }
+
+    /// Units that may be owed at a rate: as set, or what falls due in 100 ms and what a late timer can owe.
+    pub(crate) fn catch_up(&self, rate: Rate) -> u64 {
+        let usual = || {
+            rate.units_in(CATCH_UP)
+                .max(rate.units_in_ceil(self.grain))
+                .max(1)
+        };
+        self.catch_up.unwrap_or_else(usual)
+    }
+}
+
 fn default_marks(max_depth: u64) -> (u64, u64) {
     let low = max_depth / 2;
     let high = u64::try_from(u128::from(max_depth) * 4 / 5).unwrap_or(max_depth);
@@ -295,6 +343,8 @@ const UNPACED_DEPTH: u64 = 1024;
 /// A million known tenants are 300 MB.
 const MAX_TENANTS: u64 = 1 << 20;
 const MAX_SHARED: u32 = 4096;
+/// Ten retries for each fresh job are no budget any more.
+const MAX_RETRY_SHARE: f64 = 10.0;
 const MAX_WAITERS: u64 = 65_536;
 /// Longest stall whose departures are made up for.
 const CATCH_UP: Duration = Duration::from_millis(100);

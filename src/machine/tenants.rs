@@ -266,7 +266,7 @@ pub(super) fn hand(hash: u64, flows: u32, size: u32) -> Vec<u32> {
     for already in 0..size.min(flows) {
         let left = u64::from(flows - already);
         let mut card = (entropy % left) as u32;
-        entropy = spread(entropy / left ^ hash.rotate_left(already + 1));
+        entropy = spread((entropy / left) ^ hash.rotate_left(already + 1));
         // The `card`-th of those not drawn yet, in rising order.
         let mut sorted = drawn.clone();
         sorted.sort_unstable();

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::machine::budget::Budget;
 use crate::machine::line::Stand;
-use crate::machine::outcome::Effects;
+use crate::machine::outcome::{Effects, JobKey};
 use crate::machine::queue::Machine;
 use crate::refusal::Reason;
 use crate::tick::Tick;
@@ -47,7 +48,9 @@ impl<P> Machine<P> {
         let drain = self.drain.filter(|_| !self.ended);
         let own_rate = self.lanes.next_due();
         let line = self.line.next_event();
-        [line, expiry, retry, own_rate, interval, drain]
+        let rate = self.pacer.next();
+        let budget = self.budget.as_ref().and_then(Budget::next);
+        [line, expiry, retry, budget, own_rate, rate, interval, drain]
             .into_iter()
             .flatten()
             .min()
@@ -75,23 +78,16 @@ impl<P> Machine<P> {
         {
             self.eject(key, Exit::Expired, &mut fx.gone);
         }
-        while let Some(&(at, key)) = self.delayed.first()
-            && at <= now
-        {
-            self.delayed.pop_first();
-            let was_empty = self.lanes.ready() == 0;
-            self.lanes
-                .ripen(&mut self.places, &mut self.tenants, now, key);
-            if was_empty && self.lanes.ready() > 0 {
-                self.begin_work();
-            }
-        }
+        self.ripen();
         if self.lanes.next_due().is_some_and(|due| due <= now) {
             let was_empty = self.lanes.ready() == 0;
             self.lanes.wake(&self.places, &mut self.tenants, now);
             if was_empty && self.lanes.ready() > 0 {
                 self.begin_work();
             }
+        }
+        if self.pacer.next().is_some_and(|at| at <= now) {
+            self.move_rate();
         }
         let oldest = self.oldest_wait(now);
         if let Some(delay) = &mut self.standing {
@@ -101,5 +97,51 @@ impl<P> Machine<P> {
             self.finish_drain(fx);
         }
         self.judge(fx);
+    }
+
+    /// Lets retries that are due into the order, as far as the budget goes.
+    pub(super) fn ripen(&mut self) {
+        while let Some(&(at, key)) = self.delayed.first()
+            && at <= self.now
+        {
+            self.delayed.pop_first();
+            let again = self.places.get(key).is_some_and(|slot| slot.attempts > 0);
+            match &mut self.budget {
+                Some(budget) if again => budget.waiting.push_back(key),
+                _ => self.line_up(key),
+            }
+        }
+        while let Some(budget) = &mut self.budget
+            && let Some(&key) = budget.waiting.front()
+        {
+            // One that expired or was cancelled meanwhile spends nothing.
+            if self.places.get(key).is_some() && !budget.spend(self.now) {
+                break;
+            }
+            budget.waiting.pop_front();
+            self.line_up(key);
+        }
+    }
+
+    /// The budget is gone: whoever waited for it goes.
+    pub(super) fn free_retries(&mut self) {
+        for key in self
+            .budget
+            .take()
+            .into_iter()
+            .flat_map(|budget| budget.waiting)
+        {
+            self.line_up(key);
+        }
+    }
+
+    fn line_up(&mut self, key: JobKey) {
+        let was_empty = self.lanes.ready() == 0;
+        let now = self.now;
+        self.lanes
+            .ripen(&mut self.places, &mut self.tenants, now, key);
+        if was_empty && self.lanes.ready() > 0 {
+            self.begin_work();
+        }
     }
 }

@@ -97,6 +97,14 @@ impl Limit {
         }
     }
 
+    /// The same limit with a fresh state in which the whole quota is free.
+    pub(crate) const fn starting_full(self) -> Self {
+        match self {
+            Self::TokenBucket(rule) => Self::TokenBucket(rule.initial(rule.quota())),
+            _ => self,
+        }
+    }
+
     /// As [`peek`](Policy::peek); in a bucket a grant leaves half of it, or what the cost leaves.
     pub(crate) fn peek_keeping_half(&self, state: &LimitState, now: Tick, cost: u64) -> Decision {
         match (self.bucket(), state.bucket()) {

@@ -7,14 +7,17 @@
 //! The queue has three rules of its own: the departure [`schedule`], the [`ladder`] of pressure and
 //! [`standing_delay`].
 
+pub(crate) mod aimd;
 mod fixed_window;
 mod gcra;
+mod guide;
 pub(crate) mod ladder;
 #[cfg(test)]
 mod laws;
 mod leaky_bucket;
 mod limit;
 mod limit_text;
+pub(crate) mod ramp;
 pub(crate) mod schedule;
 mod sliding_counter;
 mod sliding_log;
@@ -24,6 +27,7 @@ mod token_bucket;
 mod traps;
 
 pub use fixed_window::FixedWindow;
+pub use guide::{Recommendation, Requirements};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Limit, LimitState};
 pub use sliding_counter::SlidingCounter;

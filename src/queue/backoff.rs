@@ -1,8 +1,6 @@
 //! How long a failed job waits for its next attempt.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::tick::nanos;
@@ -66,10 +64,7 @@ impl From<Duration> for Backoff {
 
 /// Numbers that differ from call to call and from process to process, which is all that jitter needs.
 fn random() -> u64 {
-    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: only that every call counts once matters.
-    SEED.hash_one(CALLS.fetch_add(1, Ordering::Relaxed))
+    RandomState::new().hash_one(())
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::parcel::{Extras, Parcel};
-use super::sender::{Accepted, SendItem, Sender, finish};
+use super::refused::Refused;
+use super::send::{Accepted, SendItem, finish};
+use super::sender::Sender;
 use super::terms::{Terms, terms_setters};
 use super::ticket::Ticket;
-use crate::refusal::{Reason, Refused};
+use crate::refusal::Reason;
 
 /// An item with the terms it is offered on; made by [`Sender::offer`].
 ///
@@ -57,7 +59,7 @@ impl<'a, T> Offer<'a, T> {
             terms,
         } = self;
         let extras = Extras::of(&terms);
-        SendItem::new(sender, terms, item, extras, None).await
+        SendItem::new(sender.core(), terms, item, extras, None).await
     }
 
     /// Sends the item, staying in line for at most `stay`.
@@ -74,7 +76,7 @@ impl<'a, T> Offer<'a, T> {
             terms,
         } = self;
         let extras = Extras::of(&terms);
-        SendItem::new(sender, terms, item, extras, Some(stay)).await
+        SendItem::new(sender.core(), terms, item, extras, Some(stay)).await
     }
 
     /// Sends the item if the queue takes it now.
@@ -90,7 +92,7 @@ impl<'a, T> Offer<'a, T> {
         let mut extras = Extras::of(&terms);
         let mut item = Some(item);
         let placed = sender.core().step(|state, now, after| {
-            let ask = terms.ask(now);
+            let ask = terms.ask(now, &state.spec);
             if terms.is_cancelled() {
                 return Err(state.machine.refuse(now, &ask, Reason::Cancelled));
             }
@@ -124,7 +126,7 @@ impl<'a, T> Offer<'a, T> {
         } = self;
         let (end, ticket) = Ticket::pair();
         let extras = Extras::tracked(&terms, end);
-        SendItem::new(sender, terms, item, extras, None).await?;
+        SendItem::new(sender.core(), terms, item, extras, None).await?;
         Ok(ticket)
     }
 }

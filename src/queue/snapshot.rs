@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub in_flight: u64,
     /// State of the ladder.
     pub pressure: Pressure,
-    /// Rate at which jobs leave; `None` if the queue is not paced.
+    /// Rate at which jobs leave now, on a ramp or adapted; `None` if the queue is not paced.
     pub rate: Option<Rate>,
     /// Cost that is owed: departures which fell due and were not taken.
     pub owed: u64,
@@ -44,7 +44,7 @@ impl Snapshot {
             waiting: ledger.waiting,
             in_flight: ledger.in_flight,
             pressure: machine.pressure(),
-            rate: machine.settings().rate,
+            rate: machine.rate(),
             owed: machine.owed(now),
             oldest_wait: machine.oldest_wait(now),
             ledger,

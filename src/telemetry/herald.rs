@@ -44,3 +44,63 @@ static RUNNING: Mutex<bool> = Mutex::new(false);
 const PERIOD: Duration = Duration::from_secs(1);
 /// Publications after the last queue has ended.
 const LINGER: u32 = 10;
+
+#[cfg(all(test, not(sluicegate_loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Sender, channel};
+
+    use metrics::{
+        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    use super::*;
+    use crate::queue::Builder;
+
+    /// Sends on what it is told of this test's queue.
+    struct Wire(Sender<u64>);
+
+    struct Line(Sender<u64>);
+
+    impl CounterFn for Line {
+        fn increment(&self, _: u64) {}
+        fn absolute(&self, value: u64) {
+            let _ = self.0.send(value);
+        }
+    }
+
+    impl Recorder for Wire {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            let is_mine = key.labels().any(|label| label.value() == "heralded");
+            if is_mine && key.name() == "sluicegate_queue_offered_total" {
+                return Counter::from_arc(Arc::new(Line(self.0.clone())));
+            }
+            Counter::noop()
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recorder_is_all_that_has_to_be_installed() {
+        let builder = Builder::unpaced().name("heralded");
+        let (tx, _rx) = builder.build().expect("it is valid");
+        tx.try_send(1).expect("there is room");
+        let (wire, told) = channel();
+        metrics::set_global_recorder(Wire(wire)).expect("it is the only one in this binary");
+        tx.try_send(2).expect("there is room");
+        // Real time: the thread keeps its own, whatever the runtime of the queue does.
+        let patience = Duration::from_secs(60);
+        assert_eq!(told.recv_timeout(patience), Ok(2));
+        tx.try_send(3).expect("there is room");
+        let last = std::iter::from_fn(|| told.recv_timeout(patience).ok()).find(|told| *told == 3);
+        assert_eq!(last, Some(3), "and it goes on");
+    }
+}

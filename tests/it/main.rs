@@ -1,3 +1,11 @@
 //! The promises of the crate, one module each, in one binary.
 
+mod chart;
+mod held;
 mod layering;
+mod limits;
+#[cfg(feature = "metrics")]
+mod observe;
+mod options;
+mod queue;
+mod trace;

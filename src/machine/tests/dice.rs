@@ -63,6 +63,16 @@ pub(super) fn random_spec(dice: &mut Dice) -> Spec {
             .then(|| Rate::per_second(1 + dice.roll(100)));
         (spec.tenancy.shared_flows, spec.tenancy.hand) = (4, 2);
     }
+    spec.newest_first = dice.chance(30);
+    spec.slow_start = dice
+        .chance(30)
+        .then(|| Duration::from_millis(dice.roll(5000)));
+    spec.retry_budget = dice.chance(30).then(|| {
+        (
+            dice.roll(3) as f64 / 2.0,
+            Rate::per_second(1 + dice.roll(9)),
+        )
+    });
     spec.max_attempts = dice.chance(50).then(|| 1 + dice.roll(3) as u32);
     spec
 }

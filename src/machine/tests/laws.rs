@@ -274,7 +274,7 @@ proptest! {
         let mut machine = machine(&spec);
         let mut fx = Effects::new();
         let (mut now, mut left) = (0_u64, Vec::new());
-        let (mut fastest, mut owed) = (rates[0], machine.settings().catch_up);
+        let (mut fastest, mut owed) = (rates[0], machine.settings().catch_up(Rate::per_second(rates[0])));
         for (what, much) in steps {
             for _ in 0..3 {
                 put(&mut machine, at(now), &cost(1), 0);
@@ -287,7 +287,7 @@ proptest! {
                     spec.rate = Some(Rate::per_second(rate));
                     machine.apply(at(now), spec.resolve().expect("valid"), &mut fx);
                     fastest = fastest.max(rate);
-                    owed = owed.max(machine.settings().catch_up);
+                    owed = owed.max(machine.settings().catch_up(Rate::per_second(rate)));
                 }
                 3 => now += much,
                 4..=6 => now += much / 1000,

@@ -10,6 +10,8 @@ use crate::machine::tests::dice::{Dice, random_spec};
 use crate::machine::{
     Ask, Collected, Effects, InFlight, Machine, Offered, Place, Settled, Spec, WaiterKey,
 };
+use crate::policy::aimd::Aimd;
+use crate::rate::Rate;
 use crate::refusal::Reason;
 use crate::tally::Histogram;
 use crate::tick::Tick;
@@ -202,12 +204,25 @@ impl Run {
                     let settings = self.spec.resolve().expect("random settings are valid");
                     self.machine.apply(now, settings, &mut fx);
                 }
+                4 => self.adapt(now, &mut fx),
+                5 => self.machine.strained(),
                 _ => self.machine.advance(now, &mut fx),
             },
             _ => self.machine.advance(now, &mut fx),
         }
         self.absorb(fx);
         self.check();
+    }
+
+    fn adapt(&mut self, now: Tick, fx: &mut Effects<u64>) {
+        let (floor, ceiling) = (
+            Rate::per_second(1),
+            Rate::per_second(1 + self.dice.roll(5000)),
+        );
+        let config = self.dice.chance(70).then(|| Aimd::between(floor, ceiling));
+        let paced = self.machine.settings().rate.is_some();
+        let done = self.machine.adapt(now, config, fx);
+        assert_eq!(done.is_ok(), paced || config.is_none());
     }
 
     fn start(&mut self, item: u64, run: InFlight) {

@@ -7,6 +7,7 @@ mod ending;
 mod fair;
 mod laws;
 mod million;
+mod pacing;
 
 use std::time::Duration;
 

@@ -1,0 +1,327 @@
+//! A part of the keys behind one lock: the table, what does not fit it, and the lines before keys that are waited for.
+//!
+//! - S1  Every key is in `table` or, while that is being moved, in `old`; never in both.
+//! - S2  Each insertion visits [`VISITS`] slots: of `old` while there is one, moving what is in use, else of `table`. What
+//!   is idle is forgotten. So a table grows and shrinks without a pause, and nobody pays for more than that.
+//! - S3  `table` is never inserted into when it is full: a new one takes its place first, with room for all that is
+//!   moved and all that may come until the move is over.
+//!
+//! Keys are foreign: they are compared and hashed here, but made and dropped by the caller, without the lock.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use hashbrown::HashTable;
+
+use super::cell::{Cell, Slab};
+use super::line::Line;
+use crate::decision::Decision;
+use crate::policy::{Limit, LimitState, Policy};
+use crate::tick::{Fine, Tick};
+
+#[derive(Debug)]
+pub(crate) struct Shard<K> {
+    /// Limit of the keys that have none of their own.
+    pub(crate) limit: Limit,
+    table: HashTable<Entry<K>>,
+    old: HashTable<Entry<K>>,
+    cursor: usize,
+    slab: Slab,
+    lines: HashMap<K, KeyLine>,
+    /// Latest reading that counted.
+    last: Tick,
+    /// Slots visited so far beside those asked for.
+    visited: u64,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    key: K,
+    cell: Cell,
+}
+
+/// The line before one key, and the key's own limit if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct KeyLine {
+    pub(crate) line: Line,
+    pub(crate) own: Option<Limit>,
+}
+
+/// Keys that were forgotten, to be dropped without the lock.
+pub(crate) type Forgotten<K> = Vec<K>;
+
+/// How much a grant has to leave in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Nothing,
+    Half,
+}
+
+impl<K: Hash + Eq> Shard<K> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self {
+            limit,
+            table: HashTable::new(),
+            old: HashTable::new(),
+            cursor: 0,
+            slab: Slab::default(),
+            lines: HashMap::new(),
+            last: Tick::ZERO,
+            visited: 0,
+        }
+    }
+
+    /// The reading itself, or the last one if that is later.
+    #[inline]
+    pub(crate) fn clamp(&mut self, now: Tick) -> Tick {
+        self.last = self.last.max(now);
+        self.last
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len() + self.old.len()
+    }
+
+    /// Keys that fit the tables without another allocation.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.table.capacity() + self.old.capacity()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn visited(&self) -> u64 {
+        self.visited
+    }
+
+    #[inline]
+    fn cell<Q>(&mut self, hash: u64, key: &Q) -> Option<(&mut Cell, &mut Slab)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let same = |entry: &Entry<K>| entry.key.borrow() == key;
+        let entry = match self.table.find_mut(hash, same) {
+            Some(entry) => entry,
+            None if self.old.is_empty() => return None,
+            None => self.old.find_mut(hash, same)?,
+        };
+        Some((&mut entry.cell, &mut self.slab))
+    }
+
+    /// Decides about a key that is known; `None` if it is not.
+    #[inline]
+    pub(crate) fn check<Q>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        limit: &Limit,
+        (now, cost, keep): (Tick, u64, Keep),
+    ) -> Option<Decision>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let (cell, slab) = self.cell(hash, key)?;
+        let (Some(core), Some(tat)) = (limit.bucket(), cell.bucket(limit)) else {
+            return Some(with_state(cell, slab, limit, now, |state| {
+                let decision = peek(limit, state, now, cost, keep);
+                if decision.is_granted() {
+                    limit.charge(state, decision.at, cost);
+                }
+                decision
+            }));
+        };
+        let kept = match keep {
+            Keep::Nothing => 0,
+            Keep::Half => core.half_kept(cost),
+        };
+        // A bucket of a limit that was larger is clamped to this one (nobody waits here, so nothing is charged ahead).
+        let tat = tat.min(Fine::at(now).plus(core.tolerance()));
+        let decision = core.judge(tat, now, cost, kept);
+        if decision.is_granted() && !cell.set_bucket(core.charged(tat, now, cost)) {
+            with_state(cell, slab, limit, now, |state| {
+                limit.charge(state, now, cost)
+            });
+        }
+        Some(decision)
+    }
+
+    /// Says what [`check`](Self::check) would.
+    pub(crate) fn peek<Q>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        limit: &Limit,
+        (now, cost, keep): (Tick, u64, Keep),
+    ) -> Option<Decision>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let (cell, slab) = self.cell(hash, key)?;
+        Some(cell.look(slab, |state| match clamped(limit, state, now) {
+            Some(clamped) => peek(limit, &clamped, now, cost, keep),
+            None => peek(limit, state, now, cost, keep),
+        }))
+    }
+
+    /// Changes the state of a key that is known; `None` if it is not.
+    pub(crate) fn change<Q, R>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        limit: &Limit,
+        now: Tick,
+        change: impl FnOnce(&mut LimitState) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let (cell, slab) = self.cell(hash, key)?;
+        Some(with_state(cell, slab, limit, now, change))
+    }
+
+    /// Changes the state of a key that is known, of whatever kind it is.
+    pub(crate) fn change_raw(
+        &mut self,
+        hash: u64,
+        key: &K,
+        limit: &Limit,
+        change: impl FnOnce(&mut LimitState),
+    ) {
+        if let Some((cell, slab)) = self.cell(hash, key) {
+            let mut state = cell.unpack(slab);
+            change(&mut state);
+            *cell = Cell::pack(limit, state, slab);
+        }
+    }
+
+    /// Visits a few slots: forgets who is idle, moves who is in use to a table of the right size.
+    pub(crate) fn tidy(&mut self, now: Tick, hasher: &RandomState, forgotten: &mut Forgotten<K>) {
+        self.start_move();
+        let moving = !self.old.is_empty();
+        let (slots, mut target) = match moving {
+            true => (&mut self.old, Some(&mut self.table)),
+            false => (&mut self.table, None),
+        };
+        let buckets = slots.num_buckets();
+        for _ in 0..VISITS.min(buckets) {
+            let index = self.cursor % buckets;
+            self.cursor = index + 1;
+            self.visited += 1;
+            let Ok(slot) = slots.get_bucket_entry(index) else {
+                continue;
+            };
+            let Entry { key, cell } = slot.get();
+            // Who is waited for stays: its line stands before the state.
+            if cell.is_idle(&self.slab, now) && !self.lines.contains_key(key) {
+                let (entry, _) = slot.remove();
+                entry.cell.unpack(&mut self.slab);
+                forgotten.push(entry.key);
+            } else if let Some(table) = &mut target {
+                let (entry, _) = slot.remove();
+                let hash = hasher.hash_one(&entry.key);
+                table.insert_unique(hash, entry, |entry| hasher.hash_one(&entry.key));
+            }
+        }
+        if moving && self.old.is_empty() {
+            self.old = HashTable::new();
+            self.cursor = 0;
+        }
+    }
+
+    /// Begins a move if the table is full, or far too large (S3).
+    fn start_move(&mut self) {
+        let (len, capacity) = (self.table.len(), self.table.capacity());
+        let too_large = len < capacity / 4 && capacity > SMALL;
+        if !self.old.is_empty() || (len < capacity && !too_large) {
+            return;
+        }
+        // Each insertion during the move visits `VISITS` slots, so there are at most that many of them.
+        let until_moved = self.table.num_buckets() / VISITS + 1;
+        let next = HashTable::with_capacity(len + until_moved);
+        self.old = std::mem::replace(&mut self.table, next);
+        self.cursor = 0;
+    }
+
+    /// Adds a key that is not known, after [`tidy`](Self::tidy) has made room.
+    pub(crate) fn insert(
+        &mut self,
+        hash: u64,
+        key: K,
+        limit: &Limit,
+        state: LimitState,
+        hasher: &RandomState,
+    ) {
+        let cell = Cell::pack(limit, state, &mut self.slab);
+        let entry = Entry { key, cell };
+        self.table
+            .insert_unique(hash, entry, |entry| hasher.hash_one(&entry.key));
+    }
+
+    /// Whether a line stands before any key here.
+    #[inline]
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    pub(crate) fn lines(&mut self) -> &mut HashMap<K, KeyLine> {
+        &mut self.lines
+    }
+
+    /// Whether the shard takes no further key, however many the limiter may hold.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= MOST
+    }
+}
+
+/// Judges a state by the limit, as it stands or keeping half.
+pub(crate) fn peek(
+    limit: &Limit,
+    state: &LimitState,
+    now: Tick,
+    cost: u64,
+    keep: Keep,
+) -> Decision {
+    match keep {
+        Keep::Nothing => limit.peek(state, now, cost),
+        Keep::Half => limit.peek_keeping_half(state, now, cost),
+    }
+}
+
+/// A bucket further ahead than this limit allows, as that of a larger limit may be; clamped.
+fn clamped(limit: &Limit, state: &LimitState, now: Tick) -> Option<LimitState> {
+    let most = Fine::at(now).plus(limit.bucket()?.tolerance());
+    if state.bucket()?.tat <= most {
+        return None;
+    }
+    let mut state = state.clone();
+    state.bucket_mut()?.tat = most;
+    Some(state)
+}
+
+/// Takes a state out of its cell and packs it again.
+fn with_state<R>(
+    cell: &mut Cell,
+    slab: &mut Slab,
+    limit: &Limit,
+    now: Tick,
+    change: impl FnOnce(&mut LimitState) -> R,
+) -> R {
+    let mut state = cell.unpack(slab);
+    if !limit.fits(&state) {
+        state = limit.start(now);
+    }
+    let result = change(&mut state);
+    *cell = Cell::pack(limit, state, slab);
+    result
+}
+
+/// Slots that an insertion visits.
+pub(crate) const VISITS: usize = 8;
+/// Keys of one shard at most.
+pub(crate) const MOST: usize = 16 << 10;
+/// Tables with no more room than this are left as they are.
+const SMALL: usize = 56;

@@ -1,0 +1,5 @@
+//! Limits: what passes, in which order, and what it costs to ask.
+
+mod direct;
+mod keyed;
+mod line;
