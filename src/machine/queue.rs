@@ -165,6 +165,7 @@ impl<P> Machine<P> {
             .map(|slot| now.max(self.now) - slot.since)
     }
 
+    #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn last_departure(&self) -> Option<Tick> {
         self.last_departure
     }

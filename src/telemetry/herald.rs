@@ -45,19 +45,21 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Publications after the last queue has ended.
 const LINGER: u32 = 10;
 
-#[cfg(all(test, not(sluicegate_loom)))]
+#[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::{Sender, channel};
+    use std::sync::{Arc, Weak};
 
     use metrics::{
         Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
     };
 
     use super::*;
-    use crate::queue::Builder;
+    use crate::telemetry::roll::{Look, Measured, Seat, Totals};
+    use crate::words::Pressure;
 
-    /// Sends on what it is told of this test's queue.
+    /// Sends on what it is told of offers to this test's queue.
     struct Wire(Sender<u64>);
 
     struct Line(Sender<u64>);
@@ -88,19 +90,43 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_recorder_is_all_that_has_to_be_installed() {
-        let builder = Builder::unpaced().name("heralded");
-        let (tx, _rx) = builder.build().expect("it is valid");
-        tx.try_send(1).expect("there is room");
+    /// Something with so many offers.
+    struct Stub(AtomicU64);
+
+    impl Measured for Stub {
+        fn look(&self) -> Look {
+            let mut totals = Totals::default();
+            totals.ledger.offered = self.0.load(Ordering::Relaxed);
+            Look {
+                totals,
+                depth: 0,
+                max_depth: 1,
+                pressure: Pressure::Healthy,
+                paused: false,
+                rate: None,
+                oldest_wait: None,
+                since_departure: None,
+            }
+        }
+    }
+
+    #[test]
+    fn a_recorder_is_all_that_has_to_be_installed() {
+        let stub = Arc::new(Stub(AtomicU64::new(1)));
+        let seat = Seat::take(Some("heralded"));
+        let weak: Weak<Stub> = Arc::downgrade(&stub);
+        seat.fill(weak);
         let (wire, told) = channel();
         metrics::set_global_recorder(Wire(wire)).expect("it is the only one in this binary");
-        tx.try_send(2).expect("there is room");
-        // Real time: the thread keeps its own, whatever the runtime of the queue does.
+        stub.0.store(2, Ordering::Relaxed);
+        // Real time, as the thread has.
         let patience = Duration::from_secs(60);
         assert_eq!(told.recv_timeout(patience), Ok(2));
-        tx.try_send(3).expect("there is room");
+        let mut final_totals = stub.look().totals;
+        final_totals.ledger.offered = 3;
+        drop(stub);
+        seat.leave(&final_totals);
         let last = std::iter::from_fn(|| told.recv_timeout(patience).ok()).find(|told| *told == 3);
-        assert_eq!(last, Some(3), "and it goes on");
+        assert_eq!(last, Some(3), "the end is told too");
     }
 }

@@ -39,7 +39,9 @@ fn a_scrape_over_http_is_exact_and_has_real_histograms() {
         .name("page")
         .build()
         .expect("it is valid");
-    (0..7).for_each(|n| drop(tx.try_send(n).expect("there is room")));
+    for n in 0..7 {
+        tx.try_send(n).expect("there is room");
+    }
     rx.try_recv().expect("seven are queued").ack();
 
     let server = observe::serve("127.0.0.1:0").expect("a port is free");
