@@ -4,6 +4,8 @@ mod chart;
 mod held;
 mod layering;
 mod limits;
+#[cfg(feature = "metrics")]
+mod observe;
 mod options;
 mod queue;
 #[cfg(feature = "sim")]
