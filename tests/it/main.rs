@@ -7,3 +7,4 @@ mod limits;
 mod options;
 mod queue;
 mod trace;
+mod workers;
