@@ -6,5 +6,6 @@ mod layering;
 mod limits;
 mod options;
 mod queue;
+mod streams;
 mod trace;
 mod workers;
