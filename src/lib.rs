@@ -22,7 +22,10 @@ pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
-pub use limiter::{KeyedLimiter, KeyedLimiterBuilder, RateLimiter, Reservation, WhenKeysFull};
+pub use limiter::{
+    Admission, Charge, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder, Local,
+    RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+};
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
     SlidingCounter, SlidingLog, TokenBucket,

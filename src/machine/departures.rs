@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::machine::outcome::{
-    Effects, Gone, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken,
-};
+use crate::machine::outcome::{Effects, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken};
 use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
 use crate::tick::Tick;
@@ -377,25 +375,5 @@ impl<P> Machine<P> {
 
     pub(super) fn in_flight(&self) -> u64 {
         self.ledgers.iter().map(|lane| lane.in_flight).sum()
-    }
-}
-
-impl<P> Gone<P> {
-    /// Changes the payload, keeps what is known of the job.
-    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
-        let Self {
-            payload,
-            exit,
-            waited,
-            attempts,
-            owner,
-        } = self;
-        Gone {
-            payload: change(payload),
-            exit,
-            waited,
-            attempts,
-            owner,
-        }
     }
 }

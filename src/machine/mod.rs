@@ -28,6 +28,7 @@ mod held;
 mod lanes;
 mod line;
 mod offers;
+mod order;
 mod outcome;
 mod pacer;
 mod places;

@@ -120,7 +120,11 @@ impl<P> Machine<P> {
 
     /// Counts of everybody else.
     pub(crate) fn others(&self) -> Ledger {
-        self.tenants.others()
+        let mut others = self.ledger();
+        self.tenants
+            .ledgers()
+            .for_each(|(_, own)| others.subtract(own));
+        others
     }
 
     /// Cost of queued jobs and places out.
@@ -213,9 +217,9 @@ impl<P> Machine<P> {
     /// Counts in the lane's ledger and in the tenant's.
     pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
         change(&mut self.ledgers[owner.priority.index()]);
-        let ledger = &mut self.tenants.get_mut(owner.tenant).ledger;
-        change(ledger);
+        // What nobody owns is the rest of the whole; it is not counted twice.
         if owner.tenant != TenantId::NONE {
+            change(&mut self.tenants.get_mut(owner.tenant).ledger);
             self.tenants.ended(owner.tenant);
         }
     }

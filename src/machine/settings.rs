@@ -3,10 +3,12 @@
 //! [`Spec`] keeps apart what was set by hand and what was left open, so that a change of rate or bound derives anew
 //! what nobody fixed. [`Settings`] is the outcome: complete, checked, and what the machine runs on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BuildError;
+use crate::key::Key;
 use crate::machine::budget::Allowance;
 use crate::policy::schedule::{Pace, usual_catch_up};
 use crate::rate::{Rate, Span};
@@ -70,6 +72,8 @@ pub(crate) struct Spec {
     pub(crate) slow_start: Option<Duration>,
     pub(crate) retry_budget: Option<(f64, Rate)>,
     pub(crate) tenancy: Tenancy,
+    /// Shares of tenants that have another than 1.
+    pub(crate) weights: HashMap<Key, u64>,
     /// Usual lateness of the timer that drives the queue.
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -124,9 +128,15 @@ impl Spec {
             slow_start: None,
             retry_budget: None,
             tenancy: Tenancy::default(),
+            weights: HashMap::new(),
             grain,
             name: None,
         }
+    }
+
+    /// Share of a tenant.
+    pub(crate) fn weight(&self, tenant: &Key) -> u64 {
+        self.weights.get(tenant).copied().unwrap_or(1)
     }
 
     /// Derives what was left open and checks the whole.

@@ -42,7 +42,7 @@ use crate::words::WhenFull;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
-    spec: Spec,
+    pub(super) spec: Spec,
     clock: Arc<dyn Clock>,
     timer: Timer,
     dead_letters: usize,

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -20,6 +21,7 @@ use super::desk::Desk;
 use super::port::Port;
 use super::snapshot::Snapshot;
 use super::state::{DriverSeat, Phase, State};
+use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
@@ -48,6 +50,14 @@ pub(crate) struct Core<T> {
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
+    vitals: Mutex<Option<Vitals>>,
+}
+
+/// Whom the driver asks how the downstream fares, how often, and when it did last.
+struct Vitals {
+    source: Arc<dyn DownstreamVitals>,
+    interval: Duration,
+    asked: Tick,
 }
 
 /// What the driver does between two of its steps.
@@ -108,6 +118,7 @@ impl<T> Core<T> {
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             links: parts.links,
+            vitals: Mutex::new(None),
         })
     }
 
@@ -166,6 +177,34 @@ impl<T> Core<T> {
         if let Some((_, pressure)) = after.publish {
             self.level.store(pressure as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Sets whom the driver asks how the downstream fares.
+    pub(crate) fn set_vitals(&self, vitals: Option<(Arc<dyn DownstreamVitals>, Duration)>) {
+        let new = vitals.map(|(source, interval)| Vitals {
+            source,
+            interval,
+            asked: Tick::ZERO,
+        });
+        let old = std::mem::replace(&mut *self.vitals.lock(), new);
+        // Foreign, so dropped unlocked.
+        drop(old);
+    }
+
+    /// Whether the downstream says, at most once an interval, that it is strained.
+    pub(crate) fn is_strained(&self) -> bool {
+        let now = self.clock.now();
+        let source = {
+            let mut vitals = self.vitals.lock();
+            let due = vitals
+                .as_mut()
+                .filter(|vitals| now - vitals.asked >= vitals.interval);
+            due.map(|vitals| {
+                vitals.asked = now;
+                Arc::clone(&vitals.source)
+            })
+        };
+        source.is_some_and(|source| source.is_strained())
     }
 
     pub(crate) fn start_driver(self: &Arc<Self>) {

@@ -94,7 +94,6 @@ impl<T> Job<T> {
     }
 
     /// The terms it was offered on.
-    #[must_use]
     pub fn terms(&self) -> Terms {
         let extras = self
             .parcel

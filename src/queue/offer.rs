@@ -92,7 +92,7 @@ impl<'a, T> Offer<'a, T> {
         let mut extras = Extras::of(&terms);
         let mut item = Some(item);
         let placed = sender.core().step(|state, now, after| {
-            let ask = terms.ask(now);
+            let ask = terms.ask(now, &state.spec);
             if terms.is_cancelled() {
                 return Err(state.machine.refuse(now, &ask, Reason::Cancelled));
             }
