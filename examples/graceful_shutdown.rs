@@ -28,6 +28,7 @@ async fn ship(order: Job<u32>) -> Result<(), &'static str> {
         7 => std::future::pending().await,
         // As `panic!`, without the report of the panic hook.
         11 => std::panic::resume_unwind(Box::new("no such address")),
+        n if n % 20 == 9 => order.fail_because("no such article"),
         // The carrier is out until tomorrow.
         n if n % 25 == 13 => order.retry(Duration::from_secs(86_400)),
         n if n % 10 == 4 => return Err("the carrier is busy"),
@@ -38,12 +39,17 @@ async fn ship(order: Job<u32>) -> Result<(), &'static str> {
 
 fn numbers(letters: &[DeadLetter<u32>], exit: Exit) -> String {
     let of_exit = letters.iter().filter(|letter| letter.exit == exit);
-    let numbers: Vec<String> = of_exit
+    let mut numbers: Vec<String> = of_exit
         .map(|letter| match &letter.cause {
             Some(cause) => format!("{} ({cause})", letter.item),
             None => letter.item.to_string(),
         })
         .collect();
+    let more = numbers.len().saturating_sub(SHOWN);
+    numbers.truncate(SHOWN);
+    if more > 0 {
+        numbers.push(format!("and {more} more"));
+    }
     numbers.join(", ")
 }
 
@@ -96,13 +102,13 @@ async fn perform() -> Result<bool, Box<dyn Error>> {
     );
     let retries = report.returned.iter().filter(|letter| letter.attempts > 0);
     println!(
-        "  of these, begun      {:>4}   they wait for a retry tomorrow",
+        "  of these, begun      {:>4}   they wait for another attempt",
         retries.count()
     );
     let count = |exit| dead.iter().filter(|letter| letter.exit == exit).count();
     for (name, exit) in [
         ("failed for good", Exit::Failed),
-        ("abandoned", Exit::Abandoned),
+        ("panicked or cut off", Exit::Abandoned),
         ("no retry after the end", Exit::Returned),
     ] {
         println!("{name:<22} {:>4}   {}", count(exit), numbers(&dead, exit));
@@ -120,7 +126,7 @@ async fn perform() -> Result<bool, Box<dyn Error>> {
         && ledger.in_flight == 0
         && ledger.is_balanced()
         && took == RUN + FINISH
-        && count(Exit::Abandoned) == 2)
+        && count(Exit::Abandoned) as u64 == 1 + report.in_flight)
 }
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -144,3 +150,5 @@ const ORDERS: u32 = 200;
 const RATE: u64 = 50;
 const RUN: Duration = Duration::from_secs(1);
 const FINISH: Duration = Duration::from_secs(2);
+/// Letters that are shown of each kind.
+const SHOWN: usize = 3;

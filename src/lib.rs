@@ -7,11 +7,18 @@ mod key;
 mod ledger;
 mod limiter;
 mod machine;
+#[cfg(feature = "metrics")]
+pub mod observe;
 mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sync;
+mod tally;
+#[cfg(feature = "metrics")]
+mod telemetry;
 mod tick;
 mod timer;
 mod words;
@@ -33,3 +40,8 @@ pub use policy::{
 pub use queue::paced::{Paced, PacedExt, paced};
 pub use rate::Rate;
 pub use tick::Tick;
+
+/// The program in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,8 +77,8 @@ impl<T> fmt::Debug for Mutex<T> {
 pub(crate) mod process {
     use std::sync::PoisonError;
 
-    pub(crate) use std::sync::MutexGuard;
     pub(crate) use std::sync::atomic::AtomicBool;
+    pub(crate) use std::sync::{Condvar, MutexGuard};
 
     /// Lock of a static, entered even if it is poisoned.
     #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::machine::outcome::{Effects, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken};
 use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
+use crate::tally::Processed;
 use crate::tick::Tick;
 use crate::words::{Exit, Health, Pressure};
 
@@ -40,6 +41,7 @@ impl<P> Machine<P> {
             count.reserved -= 1;
             count.queued += 1;
         });
+        self.tally.arrive(depth);
         let lasting = expiry.first == expiry.any;
         let entry = Entry {
             payload,
@@ -189,6 +191,11 @@ impl<P> Machine<P> {
         if how != Settled::Abandoned {
             self.pace_outcome(run.departed_at, how == Settled::Failed);
         }
+        let result = match how {
+            Settled::Acked => Processed::Ok,
+            Settled::Failed | Settled::Abandoned => Processed::Error,
+        };
+        self.processed(&run, result);
         self.count(run.owner, |count| {
             count.in_flight -= 1;
             match how {
@@ -211,6 +218,7 @@ impl<P> Machine<P> {
         self.arrive(now, fx);
         self.pace_outcome(run.departed_at, true);
         if run.attempt >= self.settings.max_attempts {
+            self.processed(&run, Processed::Error);
             self.count(run.owner, |count| {
                 count.in_flight -= 1;
                 count.failed += 1;
@@ -253,6 +261,7 @@ impl<P> Machine<P> {
         delay: Duration,
         fx: &mut Effects<P>,
     ) -> Result<JobKey, (Exit, P)> {
+        self.processed(&run, Processed::Retry);
         let InFlight {
             cost,
             owner,
@@ -328,6 +337,7 @@ impl<P> Machine<P> {
         if let Some(delay) = &mut self.standing {
             delay.observe(waited);
         }
+        self.tally.depart(waited);
         self.last_departure = Some(now);
         self.pace_departure(cost, overdue);
         if attempts == 0
@@ -371,6 +381,10 @@ impl<P> Machine<P> {
             self.eject(key, Exit::Expired, &mut fx.gone);
         }
         self.judge(fx);
+    }
+
+    fn processed(&mut self, run: &InFlight, how: Processed) {
+        self.tally.process(how, self.now - run.departed_at);
     }
 
     pub(super) fn in_flight(&self) -> u64 {

@@ -183,6 +183,7 @@ impl<P> Machine<P> {
             count.waiting -= 1;
             count.refused += 1;
         });
+        self.tally.refuse(reason);
         let ask = Ask {
             cost,
             priority: owner.priority,
@@ -280,6 +281,7 @@ impl<P> Machine<P> {
         excess: Duration,
     ) -> Refusal {
         self.count(owner, |count| count.refused += 1);
+        self.tally.refuse(reason);
         let base = self.comeback_in(self.now, ask, form, reason, excess);
         self.spread(ask, reason, base)
     }

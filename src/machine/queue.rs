@@ -22,6 +22,7 @@ use crate::machine::tenants::{TenantId, Tenants};
 use crate::policy::ladder::{Bounds, Ladder, Load};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
+use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
 use crate::words::{Exit, Health, Pressure, Priority, WhenFull};
 
@@ -50,6 +51,7 @@ pub(crate) struct Machine<P> {
     /// Depth by priority.
     pub(super) held: [u128; 4],
     pub(super) ledgers: [Ledger; 4],
+    pub(super) tally: Tally,
     pub(super) paused: Option<Arc<str>>,
     pub(super) closed: bool,
     /// Nothing is queued any more, whatever comes: no receiver is left, or a drain's deadline has passed.
@@ -84,6 +86,7 @@ impl<P> Machine<P> {
             depth: 0,
             held: [0; 4],
             ledgers: [Ledger::default(); 4],
+            tally: Tally::default(),
             paused: None,
             closed: false,
             ended: false,
@@ -111,6 +114,12 @@ impl<P> Machine<P> {
 
     pub(crate) fn lane(&self, priority: Priority) -> &Ledger {
         &self.ledgers[priority.index()]
+    }
+
+    /// Counts beside the ledger.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Counts of every tenant known by name.
@@ -270,12 +279,13 @@ impl<P> Machine<P> {
             count.queued -= 1;
             *exit_count(count, exit) += 1;
         });
+        let waited = self.now - entry.since;
+        self.tally.eject(waited);
         out.push(Gone {
-            waited: self.now - entry.since,
+            waited,
             payload: entry.payload,
             exit,
             attempts: entry.attempts,
-            owner: entry.owner,
         });
         true
     }

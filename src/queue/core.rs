@@ -26,6 +26,8 @@ use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+#[cfg(feature = "metrics")]
+use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
 use crate::timer::Timer;
 use crate::words::Pressure;
@@ -50,6 +52,9 @@ pub(crate) struct Core<T> {
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
+    /// Where it is measured under its label.
+    #[cfg(feature = "metrics")]
+    seat: Seat,
     vitals: Mutex<Option<Vitals>>,
 }
 
@@ -91,6 +96,8 @@ pub(crate) struct Parts<T> {
 impl<T> Core<T> {
     pub(crate) fn new(parts: Parts<T>) -> Arc<Self> {
         let now = parts.clock.now();
+        #[cfg(feature = "metrics")]
+        let seat = Seat::take(parts.settings.name.as_deref());
         let state = State {
             machine: Machine::new(parts.settings, now),
             spec: parts.spec,
@@ -119,6 +126,8 @@ impl<T> Core<T> {
             receivers: AtomicUsize::new(1),
             links: parts.links,
             vitals: Mutex::new(None),
+            #[cfg(feature = "metrics")]
+            seat,
         })
     }
 
@@ -207,6 +216,16 @@ impl<T> Core<T> {
         source.is_some_and(|source| source.is_strained())
     }
 
+    /// Lets it be seen by whoever measures.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show(self: &Arc<Self>)
+    where
+        T: Send + 'static,
+    {
+        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
+        self.seat.fill(weak);
+    }
+
     pub(crate) fn start_driver(self: &Arc<Self>) {
         (self.links.start)(self);
     }
@@ -269,6 +288,12 @@ impl<T> Drop for Core<T> {
         // The driver ends when it finds nothing to drive.
         if let Some(waker) = self.state.get_mut().driver.waker.take() {
             waker.wake();
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let lost = self.outlet.lost();
+            let totals = super::measured::totals(self.state.get_mut(), lost);
+            self.seat.leave(&totals);
         }
     }
 }

@@ -17,6 +17,8 @@ mod job;
 mod keep;
 mod line;
 mod linger;
+#[cfg(feature = "metrics")]
+mod measured;
 mod offer;
 pub(crate) mod paced;
 mod parcel;

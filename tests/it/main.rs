@@ -6,6 +6,7 @@ mod layering;
 mod limits;
 mod options;
 mod queue;
+mod sim;
 mod streams;
 mod trace;
 mod workers;

@@ -13,6 +13,7 @@ use crate::machine::{
 use crate::policy::aimd::Aimd;
 use crate::rate::Rate;
 use crate::refusal::Reason;
+use crate::tally::Histogram;
 use crate::tick::Tick;
 use crate::words::{Exit, Pressure, Priority};
 
@@ -291,6 +292,17 @@ impl Run {
             by_tenant.add(own);
         }
         assert_eq!(by_tenant, ledger, "tenants and others are everybody");
+        let tally = self.machine.tally();
+        assert_eq!(
+            tally.refused.iter().sum::<u64>(),
+            ledger.refused,
+            "by reason"
+        );
+        let processed: u64 = tally.processing.iter().map(Histogram::count).sum();
+        assert_eq!(tally.departed, ledger.in_flight + processed);
+        assert_eq!(tally.departed, tally.drained.count());
+        let ejected = ledger.evicted + ledger.expired + ledger.cancelled - self.given_back;
+        assert!(tally.dropped.count() >= ejected, "and what was returned");
         let unheard = ledger.refused - self.refused;
         assert_eq!(ledger.offered, self.offered);
         assert_eq!(

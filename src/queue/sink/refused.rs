@@ -41,7 +41,11 @@ pub(super) fn is_hopeless<T>(core: &Core<T>, terms: &Terms) -> bool {
         || core.look(|state, now| {
             let settings = state.machine.settings();
             let grain = settings.rate.map_or(Duration::ZERO, |_| settings.grain);
-            state.machine.expiry(now, &terms.ask(now)).first < now + grain
+            state
+                .machine
+                .expiry(now, &terms.ask(now, &state.spec))
+                .first
+                < now + grain
         })
 }
 

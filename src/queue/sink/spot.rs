@@ -7,7 +7,6 @@ use crate::machine::{Ask, Collected, WaiterKey};
 use crate::queue::core::Core;
 use crate::queue::line::Line;
 use crate::queue::parcel::Parcel;
-use crate::queue::terms::Terms;
 use crate::refusal::Refusal;
 use crate::sync::Arc;
 use crate::tick::Tick;
@@ -90,5 +89,5 @@ pub(super) fn fill<T>(
 
 /// What is asked before the item is known.
 pub(super) fn plain() -> Ask {
-    Terms::new().ask(Tick::ZERO)
+    Ask::default()
 }
