@@ -8,6 +8,7 @@ mod limits;
 mod observe;
 mod options;
 mod queue;
-#[cfg(feature = "sim")]
 mod sim;
+mod streams;
 mod trace;
+mod workers;
