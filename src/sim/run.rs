@@ -184,7 +184,10 @@ impl<'a> Run<'a> {
         let ask = Ask {
             cost: call.cost,
             priority: call.priority,
-            tenant: tenant.map(|key| (key, 1)),
+            tenant: tenant.map(|key| {
+                let weight = self.plan.spec.weight(&key);
+                (key, weight)
+            }),
             ..Ask::default()
         };
         self.book.offered(now);

@@ -3,19 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::figures::{brief, percent};
 use super::generate::per_second;
-use super::model::Simulation;
 use super::theory::{Endless, Marked};
-use super::trace::Arrival;
-use crate::error::BuildError;
-use crate::queue::Builder;
 use crate::rate::{Rate, Span};
 
 /// What a queue is sized for.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Sizing {
-    rate: Rate,
+    pub(super) rate: Rate,
     deadline: Duration,
     downstream: Duration,
     depth: Option<u64>,
@@ -59,11 +56,11 @@ pub struct Line {
     pub because: String,
 }
 
-struct Expected {
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    refused: f64,
+pub(super) struct Expected {
+    pub(super) mean: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) refused: f64,
 }
 
 impl Sizing {
@@ -158,89 +155,7 @@ impl Sizing {
         size
     }
 
-    /// Sizes for recorded arrivals: the queue is replayed over them.
-    ///
-    /// # Errors
-    /// The first error among the arrivals; or a [`BuildError`] as such an error.
-    pub fn trace<E: From<BuildError>>(
-        &self,
-        arrivals: impl IntoIterator<Item = Result<Arrival, E>>,
-    ) -> Result<Size, E> {
-        let mut size = self.bounds();
-        let queue = Builder::new(self.rate)
-            .max_depth(size.max_depth)
-            .watermarks(size.low, size.high);
-        let rate = per_second(self.rate);
-        let edge = MARGIN * rate;
-        let (mut level, mut burst, mut last, mut cost) = (0.0_f64, 0.0_f64, 0.0, 0.0);
-        let (mut second, mut in_second, mut busiest) = (0, 0.0, 0.0_f64);
-        let measured = arrivals.into_iter().inspect(|arrival| {
-            let Ok(arrival) = arrival else { return };
-            let (now, units) = (
-                arrival.offset.as_secs_f64(),
-                arrival.cost.unwrap_or(1).max(1) as f64,
-            );
-            level = (level - edge * (now - last)).max(0.0) + units;
-            burst = burst.max(level);
-            if arrival.offset.as_secs() != second {
-                (second, in_second) = (arrival.offset.as_secs(), 0.0);
-            }
-            in_second += units;
-            busiest = busiest.max(in_second);
-            cost += units;
-            last = now;
-        });
-        let report = Simulation::new(queue)?.run(measured)?;
-        let length = report.arriving.as_secs_f64();
-        let mean = if length > 0.0 { cost / length } else { 0.0 };
-        self.warn_of(
-            &mut size,
-            mean / rate,
-            &format!("the mean of the trace, {mean:.1}/s,"),
-        );
-        let units = |time: Duration| time.as_secs_f64() * rate;
-        let expected = Expected {
-            mean: units(report.wait.mean()),
-            p50: units(report.wait.quantile(0.5)),
-            p99: units(report.wait.quantile(0.99)),
-            refused: report.outcomes.refused() as f64 / report.outcomes.total().max(1) as f64,
-        };
-        self.fill(
-            &mut size,
-            &expected,
-            "replayed: the trace as it is, callers who take the first answer",
-        );
-        size.line("arrivals", report.outcomes.total().to_string(), "as read");
-        size.line(
-            "mean offered",
-            format!("{mean:.2}/s in cost"),
-            "over the whole trace",
-        );
-        size.line(
-            "busiest second",
-            format!("{busiest:.0} in cost"),
-            "as read, on whole seconds from the first arrival",
-        );
-        size.line(
-            "burst for an edge",
-            format!("{:.0} at {edge:.1}/s", burst.ceil()),
-            "the least burst at which 90 % of the rate refuses nothing of the trace",
-        );
-        let clear = (size.max_depth as f64 / (rate - mean).max(0.0)).max(0.0);
-        let clear = if mean < rate {
-            brief(clear)
-        } else {
-            "never".to_owned()
-        };
-        size.line(
-            "full queue cleared in",
-            clear,
-            "the mean of the trace goes on meanwhile",
-        );
-        Ok(size)
-    }
-
-    fn bounds(&self) -> Size {
+    pub(super) fn bounds(&self) -> Size {
         let room = self.deadline.saturating_sub(self.downstream);
         let within = self.rate.units_in(room);
         let fitting = within.saturating_sub(1).max(1);
@@ -328,7 +243,7 @@ impl Sizing {
         )
     }
 
-    fn fill(&self, size: &mut Size, expected: &Expected, because: &str) {
+    pub(super) fn fill(&self, size: &mut Size, expected: &Expected, because: &str) {
         let time = |units: f64| {
             let seconds = units / per_second(self.rate);
             Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
@@ -357,7 +272,7 @@ impl Sizing {
         size.line("full queue cleared in", clear, because);
     }
 
-    fn warn_of(&self, size: &mut Size, load: f64, what: &str) {
+    pub(super) fn warn_of(&self, size: &mut Size, load: f64, what: &str) {
         let rate = self.rate;
         if load > 1.0 {
             let share = percent(1.0 - 1.0 / load);
@@ -376,7 +291,7 @@ impl Sizing {
 }
 
 impl Size {
-    fn line(&mut self, name: &'static str, value: String, because: impl Into<String>) {
+    pub(super) fn line(&mut self, name: &'static str, value: String, because: impl Into<String>) {
         self.lines.push(Line {
             name,
             value,
@@ -397,33 +312,6 @@ impl fmt::Display for Size {
     }
 }
 
-/// A time for people: three digits and the unit they expect.
-pub(crate) fn brief(seconds: f64) -> String {
-    let millis = seconds * 1e3;
-    match millis {
-        _ if !seconds.is_finite() => "never".to_owned(),
-        0.0 => "0 ms".to_owned(),
-        ..0.1 => format!("{:.1} us", millis * 1e3),
-        ..10.0 => format!("{millis:.2} ms"),
-        ..100.0 => format!("{millis:.1} ms"),
-        ..1000.0 => format!("{millis:.0} ms"),
-        ..100_000.0 => format!("{seconds:.2} s"),
-        ..7_200_000.0 => format!("{:.1} min", seconds / 60.0),
-        ..172_800_000.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} days", seconds / 86_400.0),
-    }
-}
-
-/// A share for people: what is not zero is not shown as zero.
-pub(crate) fn percent(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "0 %".to_owned(),
-        percent @ ..0.01 => format!("{percent:.1e} %"),
-        percent @ ..1.0 => format!("{percent:.2} %"),
-        percent => format!("{percent:.1} %"),
-    }
-}
-
 fn millis(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1e3).round() as u64)
 }
@@ -433,6 +321,6 @@ const GRAIN: Duration = Duration::from_micros(2500);
 /// Longest stall whose departures are made up for.
 const STALL: Duration = Duration::from_millis(100);
 /// Share of the rate up to which waits are short and spikes clear.
-const MARGIN: f64 = 0.9;
+pub(super) const MARGIN: f64 = 0.9;
 /// Below this share of refusals the bound does not bend the waits.
 const NEGLIGIBLE: f64 = 1e-3;

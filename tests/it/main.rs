@@ -12,3 +12,4 @@ mod sim;
 mod streams;
 mod trace;
 mod workers;
+#[cfg(feature = "sim")]
