@@ -3,6 +3,7 @@
 mod clock;
 mod decision;
 mod error;
+mod gate;
 mod key;
 mod ledger;
 mod limiter;
@@ -28,10 +29,11 @@ pub use clock::FastClock;
 pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
+pub use gate::{Cause, Denied, Gate, GateOffer};
 pub use key::{IntoKey, Key};
 pub use limiter::{
-    Admission, Charge, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder, Local,
-    RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder,
+    Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
 };
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,

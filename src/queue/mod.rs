@@ -57,6 +57,7 @@ pub use self::sender::{Sender, WeakSender};
 pub use self::sink::SenderSink;
 pub use self::snapshot::{Ledgers, Snapshot};
 pub use self::terms::Terms;
+pub(crate) use self::terms::terms_setters;
 pub use self::ticket::{Ending, Ticket};
 pub use self::tuning::DownstreamVitals;
 pub use self::turnstile::{Turn, Turnstile};

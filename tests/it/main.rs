@@ -1,6 +1,7 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod chart;
+mod gate;
 mod held;
 mod layering;
 mod limits;
@@ -8,8 +9,8 @@ mod limits;
 mod observe;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
 mod sim;
 mod streams;
 mod trace;
 mod workers;
-#[cfg(feature = "sim")]
