@@ -13,6 +13,8 @@ mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sync;
 mod tally;
 #[cfg(feature = "metrics")]
@@ -27,10 +29,19 @@ pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use key::{IntoKey, Key};
-pub use limiter::{KeyedLimiter, KeyedLimiterBuilder, RateLimiter, Reservation, WhenKeysFull};
+pub use limiter::{
+    Admission, Charge, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder, Local,
+    RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+};
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,
     SlidingCounter, SlidingLog, TokenBucket,
 };
+pub use queue::paced::{Paced, PacedExt, paced};
 pub use rate::Rate;
 pub use tick::Tick;
+
+/// The program in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -155,6 +155,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         Ok(())
     }
 
+    /// The limit that holds for this key now.
+    pub(super) fn limit_of(&self, key: &K) -> Limit {
+        let table = &self.shared.table;
+        let own = self.shared.own_limit(key);
+        own.unwrap_or_else(|| table.lock(table.hash(key)).limit)
+    }
+
     /// Keys that are remembered now.
     #[must_use]
     pub fn len(&self) -> u64 {

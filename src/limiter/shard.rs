@@ -183,6 +183,20 @@ impl<K: Hash + Eq> Shard<K> {
         Some(with_state(cell, slab, limit, now, change))
     }
 
+    /// Charges a key that is known, after [`peek`](Self::peek) has granted it.
+    pub(crate) fn charge<Q>(&mut self, hash: u64, key: &Q, limit: &Limit, at: Tick, cost: u64)
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.change(hash, key, limit, at, |state| {
+            if let Some(clamped) = clamped(limit, state, at) {
+                *state = clamped;
+            }
+            limit.charge(state, at, cost);
+        });
+    }
+
     /// Changes the state of a key that is known, of whatever kind it is.
     pub(crate) fn change_raw(
         &mut self,

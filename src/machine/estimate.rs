@@ -141,7 +141,7 @@ impl<P> Machine<P> {
         self.refusal(ask, reason, told)
     }
 
-    pub(super) fn refusal(&self, ask: &Ask, reason: Reason, after: Option<Duration>) -> Refusal {
+    pub(crate) fn refusal(&self, ask: &Ask, reason: Reason, after: Option<Duration>) -> Refusal {
         Refusal {
             reason,
             retry_after: after,

@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::machine::order::Order;
 use crate::machine::outcome::JobKey;
 use crate::machine::places::{Entry, List, Places, Standing};
 use crate::machine::tenants::{TenantId, Tenants};
@@ -47,7 +48,7 @@ impl Flow {
 /// One lane.
 #[derive(Debug, Default)]
 struct Lane {
-    active: BTreeSet<(u128, TenantId)>,
+    active: Order,
     /// Start tag of the job that left last.
     virtual_time: u128,
     /// Weight of its active flows.
@@ -59,7 +60,7 @@ struct Lane {
 impl Lane {
     /// Takes a flow out of the order; its tag stays where it is.
     fn retire(&mut self, flow: &mut Flow, id: TenantId) {
-        self.active.remove(&(flow.tag, id));
+        self.active.remove((flow.tag, id));
         self.weight -= u128::from(std::mem::take(&mut flow.weight));
     }
 }
@@ -208,7 +209,7 @@ impl Lanes {
         let mut best = None;
         // Most urgent first, so that it wins a tie.
         for lane in (0..self.lanes.len()).rev() {
-            let Some(&(_, id)) = self.lanes[lane].active.first() else {
+            let Some((_, id)) = self.lanes[lane].active.first() else {
                 continue;
             };
             let jobs = &tenants.get(id).flows[lane].jobs;
@@ -284,7 +285,7 @@ impl Lanes {
         let active = self.lanes[lane]
             .active
             .iter()
-            .map(|(_, id)| *id)
+            .map(|(_, id)| id)
             .collect::<Vec<_>>();
         active
             .into_iter()
@@ -354,10 +355,12 @@ impl Lanes {
         self.ready -= 1;
         let over = flow.jobs.len == 0;
         if charge {
-            lane.active.remove(&(flow.tag, id));
+            lane.active.remove((flow.tag, id));
             lane.virtual_time = lane.virtual_time.max(flow.tag);
-            flow.tag += u128::from(cost) * SCALE / u128::from(flow.weight);
-            lane.active.insert((flow.tag, id));
+            flow.tag += virtual_span(cost, flow.weight);
+            if !over {
+                lane.active.insert((flow.tag, id));
+            }
         }
         if over {
             lane.retire(flow, id);
@@ -373,6 +376,17 @@ impl Lanes {
 /// job always goes first, and under a flood of critical jobs the lowest lane waits four times that and its own turn.
 fn offsets(step: Duration) -> [Duration; 4] {
     [4, 2, 1, 0].map(|steps| step.saturating_mul(steps))
+}
+
+/// Virtual time that a job takes of a flow of this weight.
+fn virtual_span(cost: u64, weight: u64) -> u128 {
+    let span = u128::from(cost) * SCALE;
+    // Nearly all flows have weight 1, and this division is a slow one.
+    if weight == 1 {
+        span
+    } else {
+        span / u128::from(weight)
+    }
 }
 
 /// Virtual time that a unit of cost takes at weight 1: so fine that the largest weight still moves it.

@@ -93,15 +93,7 @@ impl<P> Machine<P> {
     /// How a waiter stands. Its key ends unless it is still waiting; one that had lapsed stands in line again.
     pub(crate) fn collect(&mut self, now: Tick, key: WaiterKey, fx: &mut Effects<P>) -> Collected {
         self.arrive(now, fx);
-        let lapsed = self
-            .line
-            .get(key)
-            .filter(|waiter| matches!(waiter.stand, Stand::Lapsed));
-        if let Some(&Waiter { cost, owner, .. }) = lapsed {
-            self.line.set(key, Stand::Standing);
-            self.tenants.get_mut(owner.tenant).line += u128::from(cost);
-            self.judge(fx);
-        }
+        self.stand_again(key, fx);
         let Some(waiter) = self.line.get(key) else {
             debug_assert!(false, "collected twice");
             return Collected::Waiting;
@@ -213,7 +205,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn owner(&mut self, ask: &Ask) -> Owner {
+    pub(super) fn owner(&mut self, ask: &Ask) -> Owner {
         let tenant = match &ask.tenant {
             Some((key, weight)) => self.tenants.enter(Some(key), *weight),
             None => TenantId::NONE,
@@ -239,7 +231,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
+    pub(super) fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
         let expiry = self.expiry(self.now, ask);
         let stay = [stay, self.settings.max_wait].into_iter().flatten().min();
         let times_out = stay.map(|stay| (self.now + stay, Reason::TimedOut));
@@ -260,7 +252,7 @@ impl<P> Machine<P> {
     }
 
     /// Latest starts of a job offered at `now`, so that it ends in time if it takes as long as estimated.
-    pub(super) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
+    pub(crate) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
         let run = ask.run_estimate.unwrap_or_default();
         let any = ask.expires_at.map_or(Tick::MAX, |at| at.before(run));
         let own = ask.expires_in.map(|within| (now + within).before(run));
@@ -280,7 +272,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn turn_away(
+    pub(super) fn turn_away(
         &mut self,
         ask: &Ask,
         owner: Owner,

@@ -153,7 +153,6 @@ pub(crate) struct Gone<P> {
     pub(crate) waited: Duration,
     /// Starts it had.
     pub(crate) attempts: u32,
-    pub(crate) owner: Owner,
 }
 
 /// What a step asks the outer half to do once its lock is released.
@@ -176,26 +175,6 @@ impl<P> Effects<P> {
             gone: Vec::new(),
             returned: Vec::new(),
             pressure: None,
-        }
-    }
-}
-
-impl<P> Gone<P> {
-    /// Changes the payload, keeps what is known of the job.
-    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
-        let Self {
-            payload,
-            exit,
-            waited,
-            attempts,
-            owner,
-        } = self;
-        Gone {
-            payload: change(payload),
-            exit,
-            waited,
-            attempts,
-            owner,
         }
     }
 }

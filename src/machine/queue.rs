@@ -129,7 +129,11 @@ impl<P> Machine<P> {
 
     /// Counts of everybody else.
     pub(crate) fn others(&self) -> Ledger {
-        self.tenants.others()
+        let mut others = self.ledger();
+        self.tenants
+            .ledgers()
+            .for_each(|(_, own)| others.subtract(own));
+        others
     }
 
     /// Cost of queued jobs and places out.
@@ -165,7 +169,7 @@ impl<P> Machine<P> {
             .map(|slot| now.max(self.now) - slot.since)
     }
 
-    #[cfg(any(test, feature = "metrics"))]
+    #[cfg(feature = "metrics")]
     pub(crate) fn last_departure(&self) -> Option<Tick> {
         self.last_departure
     }
@@ -223,9 +227,9 @@ impl<P> Machine<P> {
     /// Counts in the lane's ledger and in the tenant's.
     pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
         change(&mut self.ledgers[owner.priority.index()]);
-        let ledger = &mut self.tenants.get_mut(owner.tenant).ledger;
-        change(ledger);
+        // What nobody owns is the rest of the whole; it is not counted twice.
         if owner.tenant != TenantId::NONE {
+            change(&mut self.tenants.get_mut(owner.tenant).ledger);
             self.tenants.ended(owner.tenant);
         }
     }
@@ -283,7 +287,6 @@ impl<P> Machine<P> {
             payload: entry.payload,
             exit,
             attempts: entry.attempts,
-            owner: entry.owner,
         });
         true
     }
@@ -319,7 +322,7 @@ impl<P> Machine<P> {
         self.debug_invariants();
     }
 
-    fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
+    pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
         self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
         self.hold(cost, owner);
         self.line.set(key, Stand::Granted(self.now + LAPSE));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::machine::budget::Allowance;
-use crate::policy::schedule::Pace;
+use crate::policy::schedule::{Pace, usual_catch_up};
 use crate::rate::{Rate, Span};
 use crate::words::WhenFull;
 
@@ -301,12 +301,8 @@ impl Settings {
 
     /// Units that may be owed at a rate: as set, or what falls due in 100 ms and what a late timer can owe.
     pub(crate) fn catch_up(&self, rate: Rate) -> u64 {
-        let usual = || {
-            rate.units_in(CATCH_UP)
-                .max(rate.units_in_ceil(self.grain))
-                .max(1)
-        };
-        self.catch_up.unwrap_or_else(usual)
+        self.catch_up
+            .unwrap_or_else(|| usual_catch_up(rate, self.grain))
     }
 }
 
@@ -346,7 +342,5 @@ const MAX_SHARED: u32 = 4096;
 /// Ten retries for each fresh job are no budget any more.
 const MAX_RETRY_SHARE: f64 = 10.0;
 const MAX_WAITERS: u64 = 65_536;
-/// Longest stall whose departures are made up for.
-const CATCH_UP: Duration = Duration::from_millis(100);
 /// Beyond it a pace is no pace, and its millionths leave the exact range of f64.
 const MAX_PACE: f64 = 1e6;

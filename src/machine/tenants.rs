@@ -1,7 +1,7 @@
 //! Whose job it is: known tenants, their weight, depth, pace and ledger, in bounded memory.
 //!
-//! A tenant is known from its first offer. Past the cap, idle ones are forgotten, a few at a time, their counts folded
-//! into `others`; if none is idle, a newcomer is dealt a hand of shared flows and joins the one with the least work
+//! A tenant is known from its first offer. Past the cap, idle ones are forgotten, a few at a time, and their counts are
+//! among those of the others from then on; if none is idle, a newcomer is dealt a hand of shared flows and joins the one with the least work
 //! (shuffle sharding, after API priority and fairness in Kubernetes): two tenants share their whole hand rarely.
 //!
 //! - I1  a tenant with a live job, place or waiter is never forgotten, so its number stays good.
@@ -56,7 +56,6 @@ pub(crate) struct Tenants {
     deal: RandomState,
     settings: Tenancy,
     interval: Option<Fine>,
-    others: Ledger,
 }
 
 impl Tenants {
@@ -70,7 +69,6 @@ impl Tenants {
             deal: RandomState::new(),
             interval: settings.rate.map(Rate::interval),
             settings,
-            others: Ledger::default(),
         }
     }
 
@@ -172,14 +170,6 @@ impl Tenants {
             .filter_map(|tenant| tenant.key.as_ref().map(|key| (key, &tenant.ledger)))
     }
 
-    /// Counts of all who are not known by name: forgotten, sharing a flow, or without a tenant.
-    pub(crate) fn others(&self) -> Ledger {
-        let mut others = self.others;
-        let nameless = self.all.iter().filter(|tenant| tenant.key.is_none());
-        nameless.for_each(|tenant| others.add(&tenant.ledger));
-        others
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Tenant> {
         self.all.iter()
     }
@@ -197,8 +187,6 @@ impl Tenants {
             let Some(key) = tenant.key.take() else {
                 continue;
             };
-            let ledger = std::mem::take(&mut tenant.ledger);
-            self.others.add(&ledger);
             self.numbers.remove(&key);
             self.free.push(id);
         }

@@ -52,6 +52,13 @@ impl Pace {
     }
 }
 
+/// Most cost that is owed unless somebody says otherwise: what falls due in 100 ms, and what a late timer can owe.
+pub(crate) fn usual_catch_up(rate: Rate, grain: Duration) -> u64 {
+    rate.units_in(CATCH_UP)
+        .max(rate.units_in_ceil(grain))
+        .max(1)
+}
+
 impl Schedule {
     /// Starts a schedule whose first departure is due at `now`.
     pub(crate) fn new(pace: Pace, now: Tick) -> Self {
@@ -162,6 +169,10 @@ fn rescale(instant: Fine, now: Fine, new: Fine, old: Fine) -> Fine {
 }
 
 const MILLION: u128 = 1_000_000;
+/// Longest stall whose departures are made up for.
+const CATCH_UP: Duration = Duration::from_millis(100);
+/// Pace at which what is owed is repaid unless somebody says otherwise, in millionths of the rate.
+pub(crate) const USUAL_PACE_PPM: u64 = 1_100_000;
 
 #[cfg(test)]
 mod tests {

@@ -125,9 +125,9 @@ impl<T> Core<T> {
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             links: parts.links,
+            vitals: Mutex::new(None),
             #[cfg(feature = "metrics")]
             seat,
-            vitals: Mutex::new(None),
         })
     }
 
@@ -169,6 +169,12 @@ impl<T> Core<T> {
         after.run(self);
     }
 
+    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
+    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+        let now = self.clock.now();
+        happens(&mut self.state.lock(), now)
+    }
+
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
@@ -186,16 +192,6 @@ impl<T> Core<T> {
         if let Some((_, pressure)) = after.publish {
             self.level.store(pressure as u32, Ordering::Relaxed);
         }
-    }
-
-    /// Lets it be seen by whoever measures.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn show(self: &Arc<Self>)
-    where
-        T: Send + 'static,
-    {
-        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
-        self.seat.fill(weak);
     }
 
     /// Sets whom the driver asks how the downstream fares.
@@ -224,6 +220,16 @@ impl<T> Core<T> {
             })
         };
         source.is_some_and(|source| source.is_strained())
+    }
+
+    /// Lets it be seen by whoever measures.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show(self: &Arc<Self>)
+    where
+        T: Send + 'static,
+    {
+        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
+        self.seat.fill(weak);
     }
 
     pub(crate) fn start_driver(self: &Arc<Self>) {

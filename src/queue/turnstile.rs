@@ -74,9 +74,7 @@ impl Turnstile {
     /// as [`Overloaded`](Reason::Overloaded), [`Paused`](Reason::Paused) if it is, with the time to the next departure
     /// that nobody waits for.
     pub fn try_enter(&self) -> Result<Turn, Refusal> {
-        let run = self
-            .core
-            .step(|state, now, after| try_enter(state, now, after))?;
+        let run = self.core.step(try_enter)?;
         Ok(self.turn(run))
     }
 

@@ -8,4 +8,6 @@ mod limits;
 mod observe;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
+mod sim;
 mod trace;

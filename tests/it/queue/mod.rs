@@ -1,11 +1,16 @@
 //! The async queue, in paused time.
 
 mod bounds;
+mod controls;
 mod departures;
 mod ends;
+mod foreign;
+mod gates;
 mod handles;
 mod line;
+mod runtimes;
 mod tokens;
+mod turnstile;
 
 use std::future::Future;
 use std::pin::Pin;

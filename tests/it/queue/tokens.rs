@@ -158,7 +158,7 @@ async fn a_long_lived_token_holds_no_job_that_has_left() {
             .cancelled_by(token.clone())
             .try_send()
             .unwrap();
-        if gone.len() % 10 == 0 {
+        if gone.len().is_multiple_of(10) {
             sleep(MILLI).await;
         }
         rx.try_recv().unwrap().ack();
