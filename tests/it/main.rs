@@ -6,6 +6,7 @@ mod layering;
 mod limits;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
 mod sim;
 mod streams;
 mod trace;
