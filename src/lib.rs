@@ -1,6 +1,8 @@
 //! Backpressure-aware async queue and admission control.
 
 mod clock;
+#[cfg(feature = "config")]
+pub mod config;
 mod decision;
 mod error;
 mod gate;

@@ -75,6 +75,27 @@ impl Simulation {
         })
     }
 
+    /// Simulates what a configuration says: edge, queue, lanes and tenants.
+    ///
+    /// Its calendar says what time it is only together with the first arrival: give its changes to
+    /// [`rates`](Self::rates).
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new); a configuration that was read has none.
+    #[cfg(feature = "config")]
+    pub fn of(config: &crate::config::Config) -> Result<Self, BuildError> {
+        let mut simulation = Self::new(config.builder())?;
+        for level in config.levels() {
+            let per = if level.per_key { Per::Key } else { Per::All };
+            simulation = simulation.level(Arc::clone(&level.name), level.limit, per);
+        }
+        for (key, priority) in config.lanes() {
+            simulation = simulation.lane(key, priority);
+        }
+        simulation.tenants = config.is_fair();
+        Ok(simulation)
+    }
+
     /// Adds a level of the edge. A grant is charged on all levels or on none.
     pub fn level(mut self, name: impl Into<Arc<str>>, limit: Limit, per: Per) -> Self {
         let name = name.into();

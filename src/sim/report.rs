@@ -101,10 +101,15 @@ impl Outcomes {
 }
 
 impl Report {
-    /// Arrivals served in time, per second of the time in which they came.
+    /// Arrivals served in time, per second of the time in which they came; 0 if that is no time.
     #[must_use]
     pub fn goodput(&self) -> f64 {
-        self.outcomes.served as f64 / self.arriving.as_secs_f64().max(f64::MIN_POSITIVE)
+        let time = self.arriving.as_secs_f64();
+        if time > 0.0 {
+            self.outcomes.served as f64 / time
+        } else {
+            0.0
+        }
     }
 
     /// Whether the depth over time is exactly the sum of all waits, as it must be where jobs of cost 1 leave by being
