@@ -13,6 +13,8 @@ mod driver;
 mod enter;
 mod job;
 mod line;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod offer;
 mod parcel;
 mod permit;
