@@ -120,6 +120,42 @@ impl Rate {
         u64::try_from(product.div_ceil(u128::from(self.period))).unwrap_or(u64::MAX)
     }
 
+    /// Units per second, for those who need no exactness.
+    pub(crate) fn per_second_f64(self) -> f64 {
+        self.count as f64 * 1e9 / self.period as f64
+    }
+
+    /// The rate of so many units per second, to nine decimals; at least one unit in a thousand million seconds.
+    pub(crate) fn from_per_second_f64(units: f64) -> Self {
+        // The cast saturates at both ends.
+        Self {
+            count: ((units * 1e9) as u64).max(1),
+            period: 1_000_000_000 * SECOND,
+        }
+    }
+
+    /// The rate `step` steps of `of` on the way to another one.
+    pub(crate) fn toward(self, other: Self, step: u64, of: u64) -> Self {
+        let period = self.period.max(other.period);
+        // Finer counts, so that even steps between small rates are even.
+        let fine = if period <= u64::MAX / FINE { FINE } else { 1 };
+        let period = period * fine;
+        let count =
+            |rate: Self| u128::from(rate.count) * u128::from(period) / u128::from(rate.period);
+        let (from, to) = (count(self), count(other));
+        let (step, of) = (u128::from(step.min(of)), u128::from(of.max(1)));
+        let moved = from.abs_diff(to) / of * step + from.abs_diff(to) % of * step / of;
+        let count = if to >= from {
+            from + moved
+        } else {
+            from - moved
+        };
+        Self {
+            count: u64::try_from(count).unwrap_or(u64::MAX).max(1),
+            period,
+        }
+    }
+
     #[track_caller]
     const fn whole(count: u64, period: u64) -> Self {
         assert!(
@@ -226,6 +262,7 @@ impl fmt::Display for Span {
     }
 }
 
+const FINE: u64 = 1000;
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;

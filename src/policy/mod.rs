@@ -3,17 +3,25 @@
 //! The five limits are [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingLog`] and [`SlidingCounter`];
 //! [`Limit`] is any of them. Every rule judges first and charges after, so that several rules can be judged together
 //! before any of them is charged.
+//!
+//! The queue has three rules of its own: the departure [`schedule`], the [`ladder`] of pressure and
+//! [`standing_delay`].
 
+pub(crate) mod aimd;
 mod fixed_window;
 mod gcra;
 mod guide;
+pub(crate) mod ladder;
 #[cfg(test)]
 mod laws;
 mod leaky_bucket;
 mod limit;
 mod limit_text;
+pub(crate) mod ramp;
+pub(crate) mod schedule;
 mod sliding_counter;
 mod sliding_log;
+pub(crate) mod standing_delay;
 mod token_bucket;
 #[cfg(test)]
 mod traps;

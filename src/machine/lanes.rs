@@ -1,0 +1,393 @@
+//! Which job goes next: the one seam of choice.
+//!
+//! **Between lanes** (one per priority): a job of a lane competes as if it had come `offset` later than it did, so a
+//! less urgent job that has waited longer than the difference of two offsets goes first: no lane starves.
+//!
+//! **Inside a lane**: each tenant's jobs are a flow, first in first out, and flows share by weight over cost:
+//! start-time fair queueing (Goyal, Vin and Cheng, 1996). A flow's next job has a start tag; the smallest goes first,
+//! and moves the flow's tag on by cost / weight. A flow that was idle starts at the present virtual time, so idleness
+//! earns nothing. Two flows with jobs waiting differ by at most one job's cost / weight of each.
+//!
+//! - I1  `active` holds exactly the flows that have ready jobs and whose tenant is due, each under its tag.
+//! - I2  `ready` counts the jobs of those flows, and those set aside.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::machine::order::Order;
+use crate::machine::outcome::JobKey;
+use crate::machine::places::{Entry, List, Places, Standing};
+use crate::machine::tenants::{TenantId, Tenants};
+use crate::tick::Tick;
+use crate::words::{Priority, WhenFull};
+
+/// Jobs of one tenant in one lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) jobs: List,
+    /// While active: start tag of its next job. While idle: finish tag of its last.
+    tag: u128,
+    /// Weight it takes part with; 0 while it is not active.
+    weight: u64,
+}
+
+impl Flow {
+    pub(crate) const fn new() -> Self {
+        Self {
+            jobs: List::new(),
+            tag: 0,
+            weight: 0,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.weight > 0
+    }
+}
+
+/// One lane.
+#[derive(Debug, Default)]
+struct Lane {
+    active: Order,
+    /// Start tag of the job that left last.
+    virtual_time: u128,
+    /// Weight of its active flows.
+    weight: u128,
+    /// Cost of its ready jobs, those of tenants that are not due included.
+    cost: u128,
+}
+
+impl Lane {
+    /// Takes a flow out of the order; its tag stays where it is.
+    fn retire(&mut self, flow: &mut Flow, id: TenantId) {
+        self.active.remove((flow.tag, id));
+        self.weight -= u128::from(std::mem::take(&mut flow.weight));
+    }
+}
+
+/// The ready jobs, in order.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    lanes: [Lane; 4],
+    offsets: [Duration; 4],
+    /// Tenants that have jobs and used up their own rate.
+    resting: BTreeSet<(Tick, TenantId)>,
+    ready: usize,
+}
+
+impl Lanes {
+    /// `step` = time in which a full queue drains; see [`offsets`].
+    pub(crate) fn new(step: Duration) -> Self {
+        Self {
+            lanes: std::array::from_fn(|_| Lane::default()),
+            offsets: offsets(step),
+            resting: BTreeSet::new(),
+            ready: 0,
+        }
+    }
+
+    pub(crate) fn set_step(&mut self, step: Duration) {
+        self.offsets = offsets(step);
+    }
+
+    /// Jobs that may leave, those set aside included.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Weight of the flows that take part in a lane.
+    pub(crate) fn weight(&self, priority: Priority) -> u128 {
+        self.lanes[priority.index()].weight
+    }
+
+    /// When the next resting tenant is due.
+    pub(crate) fn next_due(&self) -> Option<Tick> {
+        self.resting.first().map(|(due, _)| *due)
+    }
+
+    /// Adds a job at the end of its flow.
+    pub(crate) fn push<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        entry: Entry<P>,
+    ) -> JobKey {
+        let key = places.insert(entry, Standing::Ready);
+        self.line_up(places, tenants, now, key);
+        key
+    }
+
+    /// Puts a job whose retry is due at the end of its flow.
+    pub(crate) fn ripen<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        key: JobKey,
+    ) {
+        if let Some(slot) = places.find_mut(key) {
+            debug_assert_eq!(slot.standing, Standing::Delayed);
+            slot.standing = Standing::Ready;
+            self.line_up(places, tenants, now, key);
+        }
+    }
+
+    /// Lets tenants whose next departure is due take part again.
+    pub(crate) fn wake<P>(&mut self, places: &Places<P>, tenants: &mut Tenants, now: Tick) {
+        while let Some(&(due, id)) = self.resting.first()
+            && due <= now
+        {
+            self.resting.pop_first();
+            for lane in 0..self.lanes.len() {
+                self.activate(places, tenants, lane, id);
+            }
+        }
+    }
+
+    /// Takes a job out of the order and the slab; `charge` = it departs, and its flow pays for it.
+    pub(crate) fn remove<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        key: JobKey,
+        charge: bool,
+    ) -> Option<Entry<P>> {
+        let slot = places.get(key)?;
+        let (standing, lane, id) = (
+            slot.standing,
+            slot.owner.priority.index(),
+            slot.owner.tenant,
+        );
+        match standing {
+            Standing::Ready => self.unlink(places, tenants, lane, id, key, charge),
+            Standing::Aside => self.ready -= 1,
+            Standing::Delayed => {}
+        }
+        places.remove(key)
+    }
+
+    /// After a departure: a tenant that has used up its own rate rests until `due`.
+    pub(crate) fn rest(&mut self, tenants: &mut Tenants, id: TenantId, due: Tick) {
+        let mut waiting = false;
+        for (lane, flow) in self.lanes.iter_mut().zip(&mut tenants.get_mut(id).flows) {
+            if flow.is_active() {
+                lane.retire(flow, id);
+                self.ready -= flow.jobs.len;
+                waiting = true;
+            }
+        }
+        if waiting {
+            self.resting.insert((due, id));
+        }
+    }
+
+    /// Takes a job out of the order, not out of the slab.
+    pub(crate) fn set_aside<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        key: JobKey,
+    ) {
+        if let Some(slot) = places.find_mut(key)
+            && slot.standing == Standing::Ready
+        {
+            slot.standing = Standing::Aside;
+            let (lane, id) = (slot.owner.priority.index(), slot.owner.tenant);
+            self.unlink(places, tenants, lane, id, key, true);
+            self.ready += 1;
+        }
+    }
+
+    /// The job that goes next; `newest` = of the flow whose turn it is, the one that came last.
+    pub(crate) fn next<P>(
+        &self,
+        places: &Places<P>,
+        tenants: &Tenants,
+        newest: bool,
+    ) -> Option<JobKey> {
+        let mut best = None;
+        // Most urgent first, so that it wins a tie.
+        for lane in (0..self.lanes.len()).rev() {
+            let Some((_, id)) = self.lanes[lane].active.first() else {
+                continue;
+            };
+            let jobs = &tenants.get(id).flows[lane].jobs;
+            let Some(head) = places.head(jobs) else {
+                continue;
+            };
+            // Lanes age by their oldest job, whichever of it goes.
+            let since = places.get(head).map(|slot| slot.since + self.offsets[lane]);
+            if best.is_none_or(|(earliest, _)| since < earliest) {
+                best = Some((
+                    since,
+                    if newest {
+                        places.tail(jobs).unwrap_or(head)
+                    } else {
+                        head
+                    },
+                ));
+            }
+        }
+        best.map(|(_, key)| key)
+    }
+
+    /// Every ready job in the order of its flow, flow by flow.
+    pub(crate) fn keys<P>(places: &Places<P>, tenants: &Tenants) -> Vec<JobKey> {
+        let flows = tenants.iter().flat_map(|tenant| &tenant.flows);
+        flows.flat_map(|flow| places.walk(&flow.jobs)).collect()
+    }
+
+    /// The oldest ready job.
+    pub(crate) fn oldest<P>(&self, places: &Places<P>, tenants: &Tenants) -> Option<JobKey> {
+        let heads = (0..self.lanes.len()).flat_map(|lane| {
+            let flows = self.flows(tenants, lane);
+            flows.filter_map(|flow| places.head(&flow.jobs))
+        });
+        heads.min_by_key(|key| places.get(*key).map(|slot| slot.since))
+    }
+
+    /// Cost that a newcomer may evict.
+    pub(crate) fn evictable(&self, rule: WhenFull, newcomer: Priority) -> u128 {
+        let lanes = match rule {
+            WhenFull::Refuse => &[],
+            WhenFull::EvictOldest | WhenFull::EvictNewest => &self.lanes[..],
+            WhenFull::EvictLowest => &self.lanes[..=newcomer.index()],
+        };
+        lanes.iter().map(|lane| lane.cost).sum()
+    }
+
+    /// The job that pays for a newcomer.
+    pub(crate) fn victim<P>(
+        &self,
+        places: &Places<P>,
+        tenants: &Tenants,
+        rule: WhenFull,
+    ) -> Option<JobKey> {
+        let since = |key: &JobKey| places.get(*key).map(|slot| slot.since);
+        let heads = |lane: usize| {
+            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
+            flows.filter_map(|flow| places.head(&flow.jobs))
+        };
+        let tails = |lane: usize| {
+            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
+            flows.filter_map(|flow| places.tail(&flow.jobs))
+        };
+        match rule {
+            WhenFull::Refuse => None,
+            WhenFull::EvictOldest => (0..4).flat_map(heads).min_by_key(since),
+            WhenFull::EvictNewest => (0..4).flat_map(tails).max_by_key(since),
+            WhenFull::EvictLowest => (0..4).find_map(|lane| heads(lane).min_by_key(since)),
+        }
+    }
+
+    fn flows<'a>(&self, tenants: &'a Tenants, lane: usize) -> impl Iterator<Item = &'a Flow> {
+        let active = self.lanes[lane]
+            .active
+            .iter()
+            .map(|(_, id)| id)
+            .collect::<Vec<_>>();
+        active
+            .into_iter()
+            .map(move |id| &tenants.get(id).flows[lane])
+    }
+
+    fn line_up<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        now: Tick,
+        key: JobKey,
+    ) {
+        let Some(slot) = places.get(key) else { return };
+        let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+        self.lanes[lane].cost += u128::from(cost);
+        let due = tenants.due(id);
+        let flow = &mut tenants.get_mut(id).flows[lane];
+        places.push_back(&mut flow.jobs, key);
+        if flow.is_active() {
+            self.ready += 1;
+        } else if due > now {
+            self.resting.insert((due, id));
+        } else {
+            self.activate(places, tenants, lane, id);
+        }
+    }
+
+    fn activate<P>(
+        &mut self,
+        places: &Places<P>,
+        tenants: &mut Tenants,
+        lane: usize,
+        id: TenantId,
+    ) {
+        let tenant = tenants.get_mut(id);
+        let flow = &mut tenant.flows[lane];
+        if flow.is_active() || places.head(&flow.jobs).is_none() {
+            return;
+        }
+        let lane = &mut self.lanes[lane];
+        // Idle time earns nothing: a flow that comes back starts where the others are now.
+        flow.tag = flow.tag.max(lane.virtual_time);
+        flow.weight = tenant.weight;
+        lane.weight += u128::from(flow.weight);
+        lane.active.insert((flow.tag, id));
+        self.ready += flow.jobs.len;
+    }
+
+    fn unlink<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        lane: usize,
+        id: TenantId,
+        key: JobKey,
+        charge: bool,
+    ) {
+        let cost = places.get(key).map_or(0, |slot| slot.cost);
+        let flow = &mut tenants.get_mut(id).flows[lane];
+        let lane = &mut self.lanes[lane];
+        places.unlink(&mut flow.jobs, key);
+        lane.cost -= u128::from(cost);
+        if !flow.is_active() {
+            return;
+        }
+        self.ready -= 1;
+        let over = flow.jobs.len == 0;
+        if charge {
+            lane.active.remove((flow.tag, id));
+            lane.virtual_time = lane.virtual_time.max(flow.tag);
+            flow.tag += virtual_span(cost, flow.weight);
+            if !over {
+                lane.active.insert((flow.tag, id));
+            }
+        }
+        if over {
+            lane.retire(flow, id);
+        }
+        if charge && lane.active.is_empty() {
+            // Whoever comes to an idle lane starts behind the last that left it.
+            lane.virtual_time = lane.virtual_time.max(flow.tag);
+        }
+    }
+}
+
+/// Offsets in units of the time in which a full queue drains, least urgent first: within a full queue the more urgent
+/// job always goes first, and under a flood of critical jobs the lowest lane waits four times that and its own turn.
+fn offsets(step: Duration) -> [Duration; 4] {
+    [4, 2, 1, 0].map(|steps| step.saturating_mul(steps))
+}
+
+/// Virtual time that a job takes of a flow of this weight.
+fn virtual_span(cost: u64, weight: u64) -> u128 {
+    let span = u128::from(cost) * SCALE;
+    // Nearly all flows have weight 1, and this division is a slow one.
+    if weight == 1 {
+        span
+    } else {
+        span / u128::from(weight)
+    }
+}
+
+/// Virtual time that a unit of cost takes at weight 1: so fine that the largest weight still moves it.
+const SCALE: u128 = 1 << 40;

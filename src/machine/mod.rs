@@ -1,0 +1,53 @@
+//! The whole queue as a pure state machine: no clock, no lock, no runtime, no waker.
+//!
+//! Every call takes the instant at which it happens and returns what the outer half must do ([`Effects`]). The async
+//! queue, the simulator and the tests drive this one machine.
+//!
+//! ```text
+//!  offer -> (refused | standing in line -> granted) -> [place] -> queued -> taken -> in flight -> settled
+//!                                                        |          |  ^                  |
+//!                                                     given back    |  +----- retry ------+
+//!                                                                   +--> evicted, expired, cancelled, returned
+//! ```
+//! - [`queue`] the state, the ladder and the ledger
+//! - [`door`] the one question that every offer passes
+//! - [`offers`] who gets a place, who waits, who is refused
+//! - [`held`] places that stand ready for who may never come
+//! - [`departures`] places that are used, jobs that leave
+//! - [`settling`] what becomes of a job in flight
+//! - [`upkeep`] what happens by time alone
+//! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
+//! - [`control`] change of settings, pause, close, drain
+//! - [`estimate`] waits and the time to retry
+
+mod budget;
+mod control;
+mod departures;
+mod door;
+mod estimate;
+mod held;
+mod lanes;
+mod line;
+mod offers;
+mod order;
+mod outcome;
+mod pacer;
+mod places;
+mod queue;
+mod settings;
+mod settling;
+mod tenants;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use outcome::{
+    Ask, Collected, Effects, Expiry, Gone, InFlight, JobKey, NotTaken, Offered, Owner, Place,
+    Queued, Settled, Taken, WaiterKey,
+};
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use queue::Machine;
+#[allow(unused_imports, reason = "its driver follows")]
+pub(crate) use settings::{Preset, Settings, Spec, Tenancy};

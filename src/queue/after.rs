@@ -1,0 +1,165 @@
+//! What a step leaves to do once its lock is released: everything that runs foreign code.
+
+use std::error::Error;
+use std::task::Waker;
+
+use super::core::Core;
+use super::dead_letters::DeadLetter;
+use super::parcel::{Extras, Parcel};
+use super::state::letter;
+use super::wakers::{Shield, Wakers};
+use super::watch::Watch;
+use crate::machine::{Effects, InFlight};
+use crate::sync::Arc;
+use crate::words::{Exit, Pressure};
+
+/// Collected under the lock, run after it. Empty ones cost no allocation.
+pub(crate) struct After<T> {
+    pub(crate) fx: Effects<Parcel<T>>,
+    pub(crate) wakers: Wakers,
+    /// New state of pressure with its sequence.
+    pub(crate) publish: Option<(u64, Pressure)>,
+    /// What most steps leave nothing of.
+    rare: Option<Box<Rare<T>>>,
+    /// Whether letters were announced to the outlet.
+    pub(crate) posted: bool,
+    pub(crate) start: bool,
+    pub(crate) closed: bool,
+    pub(crate) drained: bool,
+    pub(crate) over: bool,
+}
+
+/// What few steps leave to do, kept aside so that the others pay for one empty pointer only.
+pub(crate) struct Rare<T> {
+    /// Letters of jobs that were in flight.
+    pub(crate) letters: Vec<(DeadLetter<T>, Option<Box<Extras>>)>,
+    /// Jobs whose items went elsewhere.
+    pub(crate) ended: Vec<(Box<Extras>, Exit)>,
+    pub(crate) unwatched: Vec<Watch>,
+    /// Wakers that were replaced: their drop is foreign code.
+    stale: Wakers,
+}
+
+impl<T> After<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            fx: Effects::new(),
+            wakers: Wakers::new(),
+            publish: None,
+            rare: None,
+            posted: false,
+            start: false,
+            closed: false,
+            drained: false,
+            over: false,
+        }
+    }
+
+    pub(crate) fn rare(&mut self) -> &mut Rare<T> {
+        self.rare.get_or_insert_with(|| Box::new(Rare::new()))
+    }
+
+    /// Keeps a waker that is not needed any more, to be dropped unlocked.
+    pub(crate) fn drop_later(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.rare().stale.push(waker);
+        }
+    }
+
+    /// Writes the letter of a job that was in flight.
+    pub(crate) fn bury(
+        &mut self,
+        run: &InFlight,
+        parcel: Parcel<T>,
+        exit: Exit,
+        cause: Option<Box<dyn Error + Send + Sync>>,
+    ) {
+        let Parcel { item, extras } = parcel;
+        let (waited, attempts) = (run.waited, run.attempt);
+        self.rare().letters.push((
+            DeadLetter {
+                item,
+                exit,
+                waited,
+                attempts,
+                cause,
+            },
+            extras,
+        ));
+    }
+
+    pub(crate) fn has_letters(&self) -> bool {
+        !self.fx.gone.is_empty()
+            || self
+                .rare
+                .as_ref()
+                .is_some_and(|rare| !rare.letters.is_empty())
+    }
+
+    /// Runs it all, with no lock held. A panic of foreign code goes on once the rest is done.
+    pub(crate) fn run(self, core: &Arc<Core<T>>) {
+        if self.is_quiet() {
+            return;
+        }
+        let mut shield = Shield::default();
+        self.wakers.wake(&mut shield);
+        if self.start {
+            core.start_driver();
+        }
+        if let Some((sequence, pressure)) = self.publish {
+            shield.call(|| core.publish(sequence, pressure));
+        }
+        let rare = self.rare.map_or_else(Rare::new, |rare| *rare);
+        let letters = rare
+            .letters
+            .into_iter()
+            .chain(self.fx.gone.into_iter().map(letter));
+        for (letter, extras) in letters {
+            let exit = letter.exit;
+            core.outlet.send(letter, &mut shield);
+            end(extras, exit, &mut shield);
+        }
+        for (extras, exit) in rare.ended {
+            end(Some(extras), exit, &mut shield);
+        }
+        if self.posted {
+            core.outlet.done();
+        }
+        if self.over {
+            core.outlet.end();
+        }
+        if self.closed {
+            shield.call(|| core.closed.cancel());
+        }
+        if self.drained {
+            shield.call(|| core.drained.cancel());
+        }
+        shield.call(|| drop((rare.unwatched, rare.stale)));
+        shield.finish();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.wakers.is_empty()
+            && self.publish.is_none()
+            && self.rare.is_none()
+            && self.fx.gone.is_empty()
+            && !(self.start || self.closed || self.drained || self.over)
+    }
+}
+
+impl<T> Rare<T> {
+    const fn new() -> Self {
+        Self {
+            letters: Vec::new(),
+            ended: Vec::new(),
+            unwatched: Vec::new(),
+            stale: Wakers::new(),
+        }
+    }
+}
+
+fn end(extras: Option<Box<Extras>>, exit: Exit, shield: &mut Shield) {
+    if let Some(mut extras) = extras {
+        shield.call(move || extras.end(exit.into()));
+    }
+}

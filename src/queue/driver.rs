@@ -1,0 +1,186 @@
+//! The one background task of a queue: what time alone brings, and what cancellation tokens say.
+//!
+//! It is started with the first cause for it, on the runtime captured when the queue was built, else on the caller's,
+//! else on the process's pacing thread. It holds the queue weakly and ends with it. It wakes, expires, lapses and
+//! grants; it never takes a job.
+//!
+//! ```text
+//!   started --> step: let pass what is due --> sleep until the next event, or until woken --+
+//!                 ^-------------------------------------------------------------------------+
+//!   runtime ended, or a panic of foreign code --> goes on upon the pacing thread
+//! ```
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
+
+use super::core::{Core, Turn};
+use super::watch::{NewWatch, Subject, Watched};
+use crate::sync::{Arc, Weak};
+use crate::tick::Tick;
+use crate::timer::{Timer, pacing};
+
+/// Starts the driver of a queue.
+pub(crate) fn start<T: Send + 'static>(core: &Arc<Core<T>>) {
+    let driver = Driver {
+        core: Arc::downgrade(core),
+        sleep: None,
+        tokens: FuturesUnordered::new(),
+        fired: Vec::new(),
+        stage: Stage::Idle,
+    };
+    if core.timer == Timer::Precise {
+        return pacing::spawn(driver);
+    }
+    let captured = core.runtime.lock().clone();
+    match captured.or_else(|| Handle::try_current().ok()) {
+        // On a runtime that has ended it is dropped at once, and moves on by itself.
+        Some(runtime) => drop(runtime.spawn(driver)),
+        None => pacing::spawn(driver),
+    }
+}
+
+struct Driver<T: Send + 'static> {
+    core: Weak<Core<T>>,
+    sleep: Option<(Tick, BoxFuture<'static, ()>)>,
+    tokens: FuturesUnordered<Watched>,
+    fired: Vec<Subject>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Polled,
+    Ended,
+}
+
+impl<T: Send + 'static> Driver<T> {
+    /// One step of the queue: `None` at its end, else when to wake.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Option<Option<Tick>> {
+        let core = self.core.upgrade()?;
+        let fired = &mut self.fired;
+        let waker = cx.waker().clone();
+        let mut turn = Turn::default();
+        // A panic here is one of foreign code (a waker, the drop of an item) after the step itself: the panic hook has
+        // told of it, and the queue goes on.
+        let step = catch_unwind(AssertUnwindSafe(|| {
+            let strained = core.is_strained();
+            core.drive(waker, &mut turn, |state, now, after| {
+                if strained {
+                    state.machine.strained();
+                }
+                for subject in fired.drain(..) {
+                    match subject {
+                        Subject::Waiter(key) => {
+                            state.machine.cancel_waiter(now, key, &mut after.fx);
+                        }
+                        Subject::Job(key) => {
+                            state.machine.cancel_job(now, key, &mut after.fx);
+                        }
+                    }
+                }
+            });
+        }));
+        // The payload is foreign too, and its drop may panic once more.
+        std::mem::forget(step);
+        self.tokens
+            .extend(turn.watches.into_iter().map(NewWatch::start));
+        Some(turn.next)
+    }
+
+    /// Collects the tokens that have fired; `true` if there are any.
+    fn poll_tokens(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Poll::Ready(Some(over)) = Pin::new(&mut self.tokens).poll_next(cx) {
+            self.fired.extend(over);
+        }
+        !self.fired.is_empty()
+    }
+
+    /// Whether `at` has come; if not, this task is woken then.
+    fn poll_sleep(&mut self, at: Tick, cx: &mut Context<'_>) -> bool {
+        let asleep = self.sleep.take().filter(|(until, _)| *until == at);
+        let (until, mut sleep) = match asleep {
+            Some(asleep) => asleep,
+            None => {
+                let Some(core) = self.core.upgrade() else {
+                    return true;
+                };
+                (at, core.timer.sleep_until(&core.clock, at))
+            }
+        };
+        if sleep.as_mut().poll(cx).is_ready() {
+            return true;
+        }
+        self.sleep = Some((until, sleep));
+        false
+    }
+}
+
+impl<T: Send + 'static> Driver<T> {
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..TURNS {
+            let Some(next) = self.turn(cx) else {
+                return Poll::Ready(());
+            };
+            if self.poll_tokens(cx) {
+                continue;
+            }
+            match next {
+                Some(at) if self.poll_sleep(at, cx) => {}
+                _ => return Poll::Pending,
+            }
+        }
+        // Others want this thread too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<T: Send + 'static> Future for Driver<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.stage = Stage::Polled;
+        let poll = self.run(cx);
+        self.stage = if poll.is_ready() {
+            Stage::Ended
+        } else {
+            Stage::Idle
+        };
+        poll
+    }
+}
+
+impl<T: Send + 'static> Drop for Driver<T> {
+    fn drop(&mut self) {
+        if self.stage == Stage::Ended {
+            return;
+        }
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        if self.stage == Stage::Polled {
+            // The queue's clock panicked. Starting again at once might go on for ever; the next cause starts another.
+            return core.unseat_driver();
+        }
+        // The runtime has ended.
+        *core.runtime.lock() = None;
+        pacing::spawn(Driver {
+            core: Arc::downgrade(&core),
+            sleep: None,
+            tokens: std::mem::take(&mut self.tokens),
+            fired: std::mem::take(&mut self.fired),
+            stage: Stage::Idle,
+        });
+    }
+}
+
+/// Steps in one poll: more in a row than ever fall due at one instant, unless the clock jumps.
+const TURNS: usize = 32;

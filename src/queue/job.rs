@@ -1,0 +1,263 @@
+//! A job in the hands of a consumer, until it is settled.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::core::Core;
+use super::keep::Keep;
+use super::parcel::Parcel;
+use super::terms::Terms;
+use super::ticket::Ending;
+use crate::machine::{InFlight, Settled, Taken};
+use crate::sync::Arc;
+use crate::tick::Tick;
+use crate::words::Exit;
+
+/// A job that has departed: the item, and the duty to say what became of it.
+///
+/// Every verb that settles takes the job by value. Dropped unsettled, also because the consumer panicked, it is
+/// *abandoned*: its item is dead-lettered and its place in flight is free again. A job outlives every other handle.
+///
+/// # Examples
+/// ```
+/// use sluicegate::Rate;
+/// use sluicegate::queue::{Backoff, Builder};
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// let (tx, rx) = Builder::new(Rate::per_second(10)).max_attempts(2).build()?;
+/// tx.try_send("insert")?;
+/// let backoff = Backoff::exponential(Duration::from_millis(100), Duration::from_secs(10));
+/// rx.recv().await.expect("a job is queued").retry(backoff);
+/// let again = rx.recv().await.expect("it came back");
+/// assert_eq!(again.attempt(), 2);
+/// again.retry(backoff); // it has no attempts left
+/// let letter = rx.dead_letters().recv().await.expect("it failed");
+/// assert_eq!((letter.item, letter.attempts), ("insert", 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a job that is dropped unsettled is abandoned"]
+pub struct Job<T> {
+    core: Arc<Core<T>>,
+    /// `None` once settled.
+    parcel: Option<Parcel<T>>,
+    run: InFlight,
+    /// Where it goes when it is dropped unsettled, if its consumer is a handler that may yet say what became of it.
+    keep: Option<Arc<Keep<T>>>,
+}
+
+impl<T> Job<T> {
+    pub(crate) fn new(core: &Arc<Core<T>>, taken: Taken<Parcel<T>>) -> Self {
+        let Taken { mut payload, run } = taken;
+        drop(payload.unwatch());
+        Self {
+            core: Arc::clone(core),
+            parcel: Some(payload),
+            run,
+            keep: None,
+        }
+    }
+
+    /// Dropped unsettled, it goes to `keep`.
+    pub(crate) fn kept_by(mut self, keep: &Arc<Keep<T>>) -> Self {
+        self.keep = Some(Arc::clone(keep));
+        self
+    }
+
+    /// How long it waited: from its offer, or from the instant its retry was due, to its departure.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.run.waited
+    }
+
+    /// When it departed, on the queue's clock. Spacing is judged on these instants.
+    #[must_use]
+    pub const fn departed_at(&self) -> Tick {
+        self.run.departed_at
+    }
+
+    /// Which start this is: 1 at the first.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.run.attempt
+    }
+
+    /// What it holds of the queue's depth while it is queued.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.run.cost
+    }
+
+    /// The terms it was offered on.
+    pub fn terms(&self) -> Terms {
+        let extras = self
+            .parcel
+            .as_ref()
+            .and_then(|parcel| parcel.extras.as_ref());
+        let terms = extras.map_or_else(Terms::new, |extras| extras.terms.clone());
+        terms.cost(self.run.cost).priority(self.run.owner.priority)
+    }
+
+    /// The job is done.
+    pub fn ack(self) {
+        drop(self.into_inner());
+    }
+
+    /// The job is done; hands out its item.
+    #[must_use]
+    pub fn into_inner(mut self) -> T {
+        let Parcel { item, extras } = self.take();
+        let run = &self.run;
+        if !self
+            .core
+            .note(|state, now| state.machine.settle_quietly(now, run))
+        {
+            let run = run.clone();
+            self.core.step(|state, now, after| {
+                state
+                    .machine
+                    .settle(now, run, Settled::Acked, &mut after.fx);
+            });
+        }
+        if let Some(mut extras) = extras {
+            extras.end(Ending::Acked);
+        }
+        item
+    }
+
+    /// The job failed for good: its item is dead-lettered.
+    pub fn fail(mut self) {
+        self.bury(Settled::Failed, Exit::Failed, None);
+    }
+
+    /// As [`fail`](Self::fail), with the cause for the [`DeadLetter`](super::DeadLetter).
+    pub fn fail_because(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.bury(Settled::Failed, Exit::Failed, Some(error.into()));
+    }
+
+    /// The attempt failed: puts the job back, to leave again after the back-off.
+    ///
+    /// There is always room for it, above the bound if need be, and it keeps its place in depth while it waits. With its
+    /// [attempts](super::Builder::max_attempts) used up it fails; after the close of the queue it is dead-lettered as
+    /// [`Returned`](Exit::Returned).
+    pub fn retry(self, after: impl Into<Backoff>) {
+        let delay = after.into().delay(self.run.attempt);
+        self.put_back(delay, true, None);
+    }
+
+    /// As [`retry`](Self::retry); with the attempts used up, or the queue closed, the letter has this cause.
+    pub(crate) fn retry_because(self, after: Backoff, error: Box<dyn Error + Send + Sync>) {
+        let delay = after.delay(self.run.attempt);
+        self.put_back(delay, true, Some(error));
+    }
+
+    /// Abandons it, with the cause for its letter.
+    pub(crate) fn abandon_because(mut self, error: Box<dyn Error + Send + Sync>) {
+        self.bury(Settled::Abandoned, Exit::Abandoned, Some(error));
+    }
+
+    /// The downstream asked for patience: puts the job back for `delay`, and this start does not count as an attempt.
+    pub fn defer(self, delay: Duration) {
+        self.put_back(delay, false, None);
+    }
+
+    /// Corrects the cost that the schedule was charged for this departure, once the consumer knows it.
+    ///
+    /// What comes after leaves sooner or later by the difference. It does not settle the job.
+    pub fn settle_cost(&mut self, actual: u64) {
+        let run = &mut self.run;
+        self.core
+            .step(|state, now, _| state.machine.settle_cost(now, run, actual));
+    }
+
+    fn put_back(
+        mut self,
+        delay: Duration,
+        counts: bool,
+        mut cause: Option<Box<dyn Error + Send + Sync>>,
+    ) {
+        let parcel = self.take();
+        let run = self.run.clone();
+        self.core.step(|state, now, after| {
+            let of = run.clone();
+            let queue = &mut state.machine;
+            let back = if counts {
+                queue.retry(now, of, parcel, delay, &mut after.fx)
+            } else {
+                queue.defer(now, of, parcel, delay, &mut after.fx)
+            };
+            match back {
+                Ok(key) => state.watch_job(now, key, after),
+                Err((exit, parcel)) => after.bury(&run, parcel, exit, cause.take()),
+            }
+        });
+    }
+
+    fn bury(&mut self, how: Settled, exit: Exit, cause: Option<Box<dyn Error + Send + Sync>>) {
+        let parcel = self.take();
+        let run = self.run.clone();
+        self.core.step(|state, now, after| {
+            after.bury(&run, parcel, exit, cause);
+            state.machine.settle(now, run, how, &mut after.fx);
+        });
+    }
+
+    fn take(&mut self) -> Parcel<T> {
+        self.parcel.take().expect("a job is settled once, by value")
+    }
+
+    fn held(&self) -> &Parcel<T> {
+        self.parcel
+            .as_ref()
+            .expect("a job that can be reached is not settled")
+    }
+}
+
+impl<T> Deref for Job<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held().item
+    }
+}
+
+impl<T> DerefMut for Job<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        let parcel = self
+            .parcel
+            .as_mut()
+            .expect("a job that can be reached is not settled");
+        &mut parcel.item
+    }
+}
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        if self.parcel.is_none() {
+            return;
+        }
+        let Some(keep) = self.keep.take() else {
+            return self.bury(Settled::Abandoned, Exit::Abandoned, None);
+        };
+        // Nobody to keep it: it is abandoned after all, as it comes back without a keep.
+        drop(keep.put(Self {
+            core: Arc::clone(&self.core),
+            parcel: self.parcel.take(),
+            run: self.run.clone(),
+            keep: None,
+        }));
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! The future that places an item, and what its acceptance tells.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::core::Core;
+use super::line::Line;
+use super::parcel::{Extras, Parcel};
+use super::refused::Refused;
+use super::terms::Terms;
+use crate::machine::Queued;
+use crate::refusal::Refusal;
+use crate::sync::Arc;
+
+/// What is known of a job at its acceptance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Cost in the queue, this job included.
+    pub depth: u64,
+    /// Predicted time to its start, if consumers keep up and nothing more urgent comes.
+    pub expected_wait: Duration,
+}
+
+impl From<Queued> for Accepted {
+    fn from(queued: Queued) -> Self {
+        Self {
+            depth: queued.depth,
+            expected_wait: queued.expected_wait,
+        }
+    }
+}
+
+/// Future that places an item: one lock from the offer to the queue where there is room.
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct SendItem<'a, T> {
+    core: &'a Arc<Core<T>>,
+    terms: Terms,
+    item: Option<T>,
+    extras: Option<Box<Extras>>,
+    stay: Option<Duration>,
+    line: Line,
+}
+
+impl<'a, T> SendItem<'a, T> {
+    pub(crate) fn new(
+        core: &'a Arc<Core<T>>,
+        terms: Terms,
+        item: T,
+        extras: Option<Box<Extras>>,
+        stay: Option<Duration>,
+    ) -> Self {
+        Self {
+            core,
+            terms,
+            item: Some(item),
+            extras,
+            stay,
+            line: Line::Fresh,
+        }
+    }
+}
+
+// The item is never pinned.
+impl<T> Unpin for SendItem<'_, T> {}
+
+impl<T> Future for SendItem<'_, T> {
+    type Output = Result<Accepted, Refused<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            core,
+            terms,
+            item,
+            extras,
+            stay,
+            line,
+        } = &mut *self;
+        let poll = line.poll(core, cx, terms, *stay, |state, now, place, after| {
+            let item = item.take().expect("it is placed once");
+            state.put(
+                now,
+                place,
+                Parcel {
+                    item,
+                    extras: extras.take(),
+                },
+                after,
+            )
+        });
+        poll.map(|placed| finish(placed, item.take()))
+    }
+}
+
+impl<T> Drop for SendItem<'_, T> {
+    fn drop(&mut self) {
+        self.line.leave(self.core);
+    }
+}
+
+/// Acceptance, or the refusal with the item that was not placed.
+pub(crate) fn finish<T>(
+    placed: Result<Queued, Refusal>,
+    item: Option<T>,
+) -> Result<Accepted, Refused<T>> {
+    match placed {
+        Ok(queued) => Ok(queued.into()),
+        Err(refusal) => Err(Refused::new(
+            item.expect("an item that was refused was not placed"),
+            refusal,
+        )),
+    }
+}
