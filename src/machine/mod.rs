@@ -13,7 +13,9 @@
 //! - [`door`] the one question that every offer passes
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
-//! - [`departures`] places that are used, jobs that leave and come back
+//! - [`departures`] places that are used, jobs that leave
+//! - [`settling`] jobs that end or come back
+//! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
@@ -24,6 +26,7 @@ mod control;
 mod departures;
 mod door;
 mod estimate;
+mod flow;
 mod held;
 mod lanes;
 mod line;
@@ -34,8 +37,11 @@ mod pacer;
 mod places;
 mod queue;
 mod settings;
+mod settling;
+mod shares;
 mod tenants;
 mod upkeep;
+mod victims;
 
 #[cfg(test)]
 mod tests;

@@ -178,4 +178,3 @@ impl<P> Effects<P> {
         }
     }
 }
-
