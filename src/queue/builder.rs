@@ -235,7 +235,7 @@ impl Builder {
         let Self {
             spec, clock, timer, ..
         } = self;
-        Ok(Core::new(Parts {
+        let core = Core::new(Parts {
             settings: spec.resolve()?,
             spec,
             clock,
@@ -247,7 +247,10 @@ impl Builder {
                 start: driver::start,
                 port: port::open,
             },
-        }))
+        });
+        #[cfg(feature = "metrics")]
+        core.show();
+        Ok(core)
     }
 
     /// The same queue at another rate, whatever its preset.

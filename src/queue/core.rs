@@ -25,7 +25,9 @@ use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
+#[cfg(feature = "metrics")]
+use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
 use crate::timer::Timer;
 use crate::words::Pressure;
@@ -44,12 +46,15 @@ pub(crate) struct Core<T> {
     pub(crate) runtime: Mutex<Option<Handle>>,
     pressure: watch::Sender<Pressure>,
     /// Sequence of the state that was published last; changed while the channel's own lock is held.
-    published: AtomicU64,
+    published: process::AtomicU64,
     depth: AtomicU64,
     level: AtomicU32,
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
+    /// Where it is measured under its label.
+    #[cfg(feature = "metrics")]
+    seat: Seat,
     vitals: Mutex<Option<Vitals>>,
 }
 
@@ -91,6 +96,8 @@ pub(crate) struct Parts<T> {
 impl<T> Core<T> {
     pub(crate) fn new(parts: Parts<T>) -> Arc<Self> {
         let now = parts.clock.now();
+        #[cfg(feature = "metrics")]
+        let seat = Seat::take(parts.settings.name.as_deref());
         let state = State {
             machine: Machine::new(parts.settings, now),
             spec: parts.spec,
@@ -112,13 +119,15 @@ impl<T> Core<T> {
             drained: CancellationToken::new(),
             runtime: Mutex::new(parts.runtime),
             pressure: watch::Sender::new(Pressure::Healthy),
-            published: AtomicU64::new(0),
+            published: process::AtomicU64::new(0),
             depth: AtomicU64::new(0),
             level: AtomicU32::new(Pressure::Healthy as u32),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             links: parts.links,
             vitals: Mutex::new(None),
+            #[cfg(feature = "metrics")]
+            seat,
         })
     }
 
@@ -158,6 +167,12 @@ impl<T> Core<T> {
         turn.next = state.driver.armed;
         drop(state);
         after.run(self);
+    }
+
+    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
+    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+        let now = self.clock.now();
+        happens(&mut self.state.lock(), now)
     }
 
     /// Looks at the state without letting anything happen.
@@ -205,6 +220,16 @@ impl<T> Core<T> {
             })
         };
         source.is_some_and(|source| source.is_strained())
+    }
+
+    /// Lets it be seen by whoever measures.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show(self: &Arc<Self>)
+    where
+        T: Send + 'static,
+    {
+        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
+        self.seat.fill(weak);
     }
 
     pub(crate) fn start_driver(self: &Arc<Self>) {
@@ -269,6 +294,12 @@ impl<T> Drop for Core<T> {
         // The driver ends when it finds nothing to drive.
         if let Some(waker) = self.state.get_mut().driver.waker.take() {
             waker.wake();
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let lost = self.outlet.lost();
+            let totals = super::measured::totals(self.state.get_mut(), lost);
+            self.seat.leave(&totals);
         }
     }
 }

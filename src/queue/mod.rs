@@ -2,6 +2,8 @@
 
 mod after;
 mod backoff;
+mod batch;
+mod blocking;
 mod builder;
 mod consumers;
 mod control;
@@ -12,8 +14,15 @@ mod drain;
 mod driver;
 mod enter;
 mod job;
+mod keep;
 mod line;
+mod linger;
+#[cfg(feature = "metrics")]
+mod measured;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod offer;
+pub(crate) mod paced;
 mod parcel;
 mod permit;
 mod port;
@@ -21,8 +30,10 @@ mod receiver;
 mod refused;
 mod send;
 mod sender;
+mod sink;
 mod snapshot;
 mod state;
+mod stream;
 mod terms;
 mod ticket;
 mod tuning;
@@ -30,6 +41,7 @@ mod turns;
 mod turnstile;
 mod wakers;
 mod watch;
+pub mod workers;
 
 pub use self::backoff::Backoff;
 pub use self::builder::Builder;
@@ -44,8 +56,10 @@ pub use self::receiver::{Receiver, TryRecvError};
 pub use self::refused::Refused;
 pub use self::send::Accepted;
 pub use self::sender::{Sender, WeakSender};
+pub use self::sink::SenderSink;
 pub use self::snapshot::{Ledgers, Snapshot};
 pub use self::terms::Terms;
+pub(crate) use self::terms::terms_setters;
 pub use self::ticket::{Ending, Ticket};
 pub use self::tuning::DownstreamVitals;
 pub use self::turnstile::{Turn, Turnstile};

@@ -5,11 +5,16 @@ mod chart;
 mod cli;
 #[cfg(feature = "config")]
 mod config;
+mod gate;
 mod held;
 mod layering;
 mod limits;
+#[cfg(feature = "metrics")]
+mod observe;
 mod options;
 mod queue;
 #[cfg(feature = "sim")]
 mod sim;
+mod streams;
 mod trace;
+mod workers;

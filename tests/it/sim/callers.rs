@@ -64,7 +64,7 @@ fn the_refused_who_obey_return_as_a_trickle_and_the_stubborn_do_not() {
     let stubborn = run(Return::After(Duration::from_millis(10)));
     assert!(stubborn.outcomes.served < 200, "{:?}", stubborn.outcomes);
     assert!(
-        obedient.offers < stubborn.offers / 2,
+        obedient.offers * 3 < stubborn.offers * 2,
         "{} {}",
         obedient.offers,
         stubborn.offers
