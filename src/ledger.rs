@@ -67,21 +67,30 @@ impl Ledger {
 
     /// Adds the counts of another ledger.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.offered += other.offered;
-        self.refused += other.refused;
-        self.cancelled_waiting += other.cancelled_waiting;
-        self.waiting += other.waiting;
-        self.admitted += other.admitted;
-        self.reserved += other.reserved;
-        self.queued += other.queued;
-        self.in_flight += other.in_flight;
-        self.acked += other.acked;
-        self.failed += other.failed;
-        self.evicted += other.evicted;
-        self.expired += other.expired;
-        self.cancelled += other.cancelled;
-        self.abandoned += other.abandoned;
-        self.returned += other.returned;
-        self.requeued += other.requeued;
+        self.merge(other, |mine, its| *mine += its);
+    }
+
+    /// Takes away the counts of a part of this ledger.
+    pub(crate) fn subtract(&mut self, part: &Self) {
+        self.merge(part, |mine, its| *mine -= its);
+    }
+
+    fn merge(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {
+        change(&mut self.offered, other.offered);
+        change(&mut self.refused, other.refused);
+        change(&mut self.cancelled_waiting, other.cancelled_waiting);
+        change(&mut self.waiting, other.waiting);
+        change(&mut self.admitted, other.admitted);
+        change(&mut self.reserved, other.reserved);
+        change(&mut self.queued, other.queued);
+        change(&mut self.in_flight, other.in_flight);
+        change(&mut self.acked, other.acked);
+        change(&mut self.failed, other.failed);
+        change(&mut self.evicted, other.evicted);
+        change(&mut self.expired, other.expired);
+        change(&mut self.cancelled, other.cancelled);
+        change(&mut self.abandoned, other.abandoned);
+        change(&mut self.returned, other.returned);
+        change(&mut self.requeued, other.requeued);
     }
 }

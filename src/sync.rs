@@ -78,8 +78,8 @@ impl<T> fmt::Debug for Mutex<T> {
 pub(crate) mod process {
     use std::sync::PoisonError;
 
-    pub(crate) use std::sync::MutexGuard;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use std::sync::{Condvar, MutexGuard};
 
     /// Lock of a static, entered even if it is poisoned.
     #[derive(Debug)]
@@ -93,6 +93,23 @@ pub(crate) mod process {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
+    }
+}
+
+/// Holds an item that is only taken out by value, so that the holder is `Sync` for every `T: Send`.
+///
+/// A `Mutex` is what safe code has for that; it is never locked, only taken apart.
+pub(crate) struct SyncCell<T>(std::sync::Mutex<T>);
+
+impl<T> SyncCell<T> {
+    pub(crate) const fn new(item: T) -> Self {
+        Self(std::sync::Mutex::new(item))
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) fn rate_held(
     let mut departures = departures.to_vec();
     departures.sort_unstable_by_key(|departure| departure.departed_at);
     let most_owed = (rate_set * CATCH_UP.as_secs_f64()).max(1.0);
+    let interval = Duration::from_secs_f64(1.0 / rate_set);
+    let soon = interval.saturating_sub(GRAIN).max(interval / 2);
     let mut in_flight: Vec<Tick> = Vec::new();
     let mut owed = 0.0_f64;
     let (mut count, mut over) = (0_u64, Duration::ZERO);
@@ -61,7 +63,7 @@ pub(crate) fn rate_held(
         } else {
             in_flight.iter().copied().min().unwrap_or_default()
         };
-        let free = (freed_at - this.departed_at).as_secs_f64() * rate_set <= 0.5;
+        let free = freed_at - this.departed_at <= soon;
         if !backlog {
             // An empty queue owes nothing once it has been empty.
             owed = 0.0;
@@ -81,7 +83,9 @@ pub(crate) fn rate_held(
     })
 }
 
-/// A stretch starts and ends within a timer's grain (1 to 2 ms) of its time: below this length that is more than 0.4 %.
-const SHORTEST: Duration = Duration::from_millis(500);
+/// A stretch starts and ends within a timer's grain of its time: below this length that is more than 0.4 %.
+const SHORTEST: Duration = Duration::from_millis(300);
+/// Usual lateness of a timer, by which a departure after a late one is due earlier than an interval later.
+const GRAIN: Duration = Duration::from_micros(1_250);
 /// What a queue owes at most, by default.
 const CATCH_UP: Duration = Duration::from_millis(100);

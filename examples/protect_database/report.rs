@@ -204,9 +204,9 @@ impl Report {
         only_queued("bound of writers at once", queue.max_in_flight.to_string());
         only_queued("rate set", format!("{:.1}/s", queue.rate_set));
         only_queued(
-            "rate held while backlogged",
+            "rate held where it was the limit",
             queue.rate_held.map_or_else(
-                || "no backlog".to_owned(),
+                || "never the limit".to_owned(),
                 |held| format!("{:.1}/s", held.rate),
             ),
         );

@@ -1,4 +1,4 @@
-//! Where it plays: a folder of its own for the files, and transactions that take the same time on any machine.
+//! Where it plays: a folder of its own for the files, and how fast the machine is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,43 +35,23 @@ impl Stage {
     ///
     /// # Errors
     /// A message that names the file.
-    pub(crate) fn database(
-        &self,
-        name: &str,
-        history: i64,
-        connections: usize,
-    ) -> Result<Database, String> {
+    pub(crate) fn database(&self, name: &str, connections: usize) -> Result<Database, String> {
         let path = self.folder.join(name);
-        Database::create(path.clone(), history, connections)
+        Database::create(path.clone(), connections)
             .map_err(|error| format!("cannot make the database {}: {error}", path.display()))
     }
 
-    /// Finds how many payments to read in each transaction so that one takes [`TARGET`] by itself.
-    ///
-    /// Without it a fast machine would shrug the burst off, and a slow one could not keep the default rate.
+    /// Finds how long one transaction takes that has the file to itself.
     ///
     /// # Errors
     /// A message that names the file.
-    pub(crate) fn calibrate(&self) -> Result<Calibration, String> {
-        let alone = |history: i64| {
-            let tried = self.database(TRIAL, history, 1)?.time_alone(TRIALS);
-            let time = tried.map_err(|error| format!("cannot write to {TRIAL}: {error}"))?;
-            // Its log went into the file, and away, when the only connection was closed.
-            let removed = fs::remove_file(self.folder.join(TRIAL));
-            removed.map_err(|error| format!("cannot remove {TRIAL}: {error}"))?;
-            Ok::<_, String>(time)
-        };
-        let bare = alone(0)?;
-        let mut history = PROBE;
-        for _ in 0..ROUNDS {
-            let reading = alone(history)?.saturating_sub(bare).as_secs_f64().max(1e-6);
-            let wanted = TARGET.saturating_sub(bare).as_secs_f64();
-            history = ((history as f64 * wanted / reading) as i64).clamp(1, MOST_HISTORY);
-        }
-        Ok(Calibration {
-            history,
-            alone: alone(history)?,
-        })
+    pub(crate) fn time_alone(&self) -> Result<Duration, String> {
+        let tried = self.database(TRIAL, 1)?.time_alone(TRIALS);
+        let time = tried.map_err(|error| format!("cannot write to {TRIAL}: {error}"))?;
+        // Its log went into the file, and away, when the only connection was closed.
+        let removed = fs::remove_file(self.folder.join(TRIAL));
+        removed.map_err(|error| format!("cannot remove {TRIAL}: {error}"))?;
+        Ok(time)
     }
 
     /// The folder.
@@ -94,38 +74,15 @@ impl Drop for Stage {
     }
 }
 
-/// What a transaction does, and how long it takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Calibration {
-    /// Payments in the file, all read by each transaction.
-    pub(crate) history: i64,
-    /// Time of a transaction that has the file to itself.
-    pub(crate) alone: Duration,
+/// Rate that suits a database whose transactions take a time: 200/s up to 3.5 ms, less where disks are slow.
+pub(crate) fn rate(alone: Duration) -> u64 {
+    ((SHARE / alone.as_secs_f64()) as u64).clamp(LEAST_RATE, USUAL_RATE)
 }
 
-impl Calibration {
-    /// Transactions per second of one writer alone.
-    pub(crate) fn capacity(&self) -> f64 {
-        1.0 / self.alone.as_secs_f64()
-    }
-
-    /// Rate that leaves the database idle for two fifths of its time or more: 250/s where a write takes 2 ms, less where disks are slow.
-    pub(crate) fn rate(&self) -> u64 {
-        ((self.capacity() * SHARE) as u64).clamp(LEAST_RATE, USUAL_RATE)
-    }
-}
-
-/// Time of a transaction alone; about 500/s, so that a burst of 1,000/s is too much.
-const TARGET: Duration = Duration::from_micros(2_000);
 const TRIAL: &str = "trial.db";
 const TRIALS: usize = 40;
-/// Payments of the first trial, and how often the number is bettered from there.
-const PROBE: i64 = 20_000;
-const ROUNDS: usize = 2;
-/// 20 MB of payments; beyond it a file takes longer to make than to kill.
-const MOST_HISTORY: i64 = 400_000;
-/// Share of its time that the database is busy with what the queue lets out.
-const SHARE: f64 = 0.6;
-const USUAL_RATE: u64 = 250;
+/// Share of its time that the database may be busy with what the queue lets out.
+const SHARE: f64 = 0.7;
+const USUAL_RATE: u64 = 200;
 /// A burst of 2,000 still ends within a minute.
 const LEAST_RATE: u64 = 40;

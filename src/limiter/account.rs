@@ -11,7 +11,7 @@ use super::word::{Scale, Word};
 use crate::decision::Decision;
 use crate::error::AcquireError;
 use crate::policy::{Limit, LimitState, Policy};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tick::Tick;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Account {
         account
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self, now: Tick, cost: u64) -> Decision {
         match self.word.check(now, cost) {
             Some(decision) => decision,
@@ -161,6 +161,38 @@ impl Account {
         drop(inner);
         wakes.into_iter().for_each(Waker::wake);
         result
+    }
+}
+
+/// The state of an account in hand, to be judged together with others; nobody waits for it.
+pub(crate) struct Hold<'a> {
+    word: &'a Word,
+    inner: MutexGuard<'a, Inner>,
+}
+
+impl Account {
+    /// Takes the state in hand.
+    pub(crate) fn hold(&self, now: Tick) -> Hold<'_> {
+        let word = &self.word;
+        let mut inner = self.inner.lock();
+        inner.take_over(word, now);
+        Hold { word, inner }
+    }
+}
+
+impl Hold<'_> {
+    pub(crate) fn state(&self) -> &LimitState {
+        &self.inner.state
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut LimitState {
+        &mut self.inner.state
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.inner.hand_back(self.word);
     }
 }
 

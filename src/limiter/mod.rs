@@ -1,21 +1,32 @@
 //! Limits at work: shared by threads, judged by a clock, waited for in line.
 
 mod account;
+mod admission;
 mod cell;
 mod direct;
+mod hierarchy;
+mod hierarchy_builder;
 mod keyed;
 mod keyed_builder;
 mod keyed_line;
 mod line;
+mod local;
 mod reservation;
+mod ruling;
 mod shard;
+mod store;
 mod table;
 mod turn;
 mod waiting;
 mod word;
 
 pub use direct::RateLimiter;
+pub use hierarchy::Hierarchy;
+pub use hierarchy_builder::HierarchyBuilder;
 pub use keyed::KeyedLimiter;
 pub use keyed_builder::KeyedLimiterBuilder;
+pub use local::Local;
 pub use reservation::Reservation;
+pub use ruling::Ruling;
+pub use store::{Admission, Charge, Deciding, Store};
 pub use table::WhenKeysFull;

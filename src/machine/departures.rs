@@ -1,10 +1,8 @@
-//! Places that are used or given back, jobs that leave and come back.
+//! Places that are used or given back, jobs that leave.
 
 use std::time::Duration;
 
-use crate::machine::outcome::{
-    Effects, Gone, InFlight, JobKey, NotTaken, Place, Queued, Settled, Taken,
-};
+use crate::machine::outcome::{Effects, InFlight, JobKey, NotTaken, Place, Queued, Taken};
 use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
 use crate::tick::Tick;
@@ -33,15 +31,14 @@ impl<P> Machine<P> {
         };
         let tenant = Some(owner.tenant);
         let weight = self.tenants.get(owner.tenant).weight;
-        let ahead = self
-            .ahead(owner.priority, tenant, weight)
-            .saturating_sub(u128::from(cost));
+        let ahead = self.ahead(owner.priority, tenant, weight, cost);
         let expected_wait = self.wait(self.now, tenant, ahead);
         let depth = self.depth();
         self.count(owner, |count| {
             count.reserved -= 1;
             count.queued += 1;
         });
+        self.tally.arrive(depth);
         let lasting = expiry.first == expiry.any;
         let entry = Entry {
             payload,
@@ -107,28 +104,31 @@ impl<P> Machine<P> {
         taken
     }
 
-    /// Takes up to `most` jobs as one departure: the first is charged, the others ride along.
-    pub(crate) fn take_batch(
-        &mut self,
-        now: Tick,
-        most: usize,
-        out: &mut Vec<Taken<P>>,
-        fx: &mut Effects<P>,
-    ) -> Result<(), NotTaken> {
-        if most == 0 {
-            return Ok(());
+    /// Takes one more job along with the departure that was just taken, at no charge.
+    pub(crate) fn take_along(&mut self, fx: &mut Effects<P>) -> Option<Taken<P>> {
+        self.drop_stale(fx);
+        if self.in_flight() >= self.settings.max_in_flight {
+            return None;
         }
-        out.push(self.take(now, fx)?);
-        for _ in 1..most {
-            self.drop_stale(fx);
-            if self.in_flight() >= self.settings.max_in_flight {
-                break;
-            }
-            let Some(key) = self.next_job() else { break };
-            out.extend(self.depart(key, false));
-        }
+        let key = self.next_job()?;
+        let taken = self.depart(key, false).ok();
         self.judge(fx);
-        Ok(())
+        taken
+    }
+
+    /// Jobs that one departure could take along now.
+    pub(crate) fn ready(&self) -> u64 {
+        (self.lanes.ready() as u64).min(self.room_in_flight())
+    }
+
+    /// Jobs that the in-flight bound leaves room for.
+    pub(crate) fn room_in_flight(&self) -> u64 {
+        self.settings.max_in_flight.saturating_sub(self.in_flight())
+    }
+
+    /// Latest start of the queued job that expires first.
+    pub(crate) fn first_expiry(&self) -> Option<Tick> {
+        self.expiries.first().map(|(at, _)| *at)
     }
 
     /// Takes this very job, if a departure is due.
@@ -182,126 +182,6 @@ impl<P> Machine<P> {
             .set_aside(&mut self.places, &mut self.tenants, key);
     }
 
-    /// A job in flight ends.
-    pub(crate) fn settle(&mut self, now: Tick, run: InFlight, how: Settled, fx: &mut Effects<P>) {
-        self.arrive(now, fx);
-        if how != Settled::Abandoned {
-            self.pace_outcome(run.departed_at, how == Settled::Failed);
-        }
-        self.count(run.owner, |count| {
-            count.in_flight -= 1;
-            match how {
-                Settled::Acked => count.acked += 1,
-                Settled::Failed => count.failed += 1,
-                Settled::Abandoned => count.abandoned += 1,
-            }
-        });
-    }
-
-    /// Puts a job back after `delay`, or ends it: attempts used up, or no queue to go back to.
-    pub(crate) fn retry(
-        &mut self,
-        now: Tick,
-        run: InFlight,
-        payload: P,
-        delay: Duration,
-        fx: &mut Effects<P>,
-    ) -> Result<JobKey, (Exit, P)> {
-        self.arrive(now, fx);
-        self.pace_outcome(run.departed_at, true);
-        if run.attempt >= self.settings.max_attempts {
-            self.count(run.owner, |count| {
-                count.in_flight -= 1;
-                count.failed += 1;
-            });
-            return Err((Exit::Failed, payload));
-        }
-        let attempts = run.attempt;
-        self.requeue(run, payload, attempts, delay, fx)
-    }
-
-    /// As `retry`, but no attempt counts: the downstream asked for patience.
-    pub(crate) fn defer(
-        &mut self,
-        now: Tick,
-        run: InFlight,
-        payload: P,
-        delay: Duration,
-        fx: &mut Effects<P>,
-    ) -> Result<JobKey, (Exit, P)> {
-        self.arrive(now, fx);
-        self.pace_outcome(run.departed_at, true);
-        let attempts = run.attempt - 1;
-        self.requeue(run, payload, attempts, delay, fx)
-    }
-
-    /// Corrects what a job in flight was charged.
-    pub(crate) fn settle_cost(&mut self, now: Tick, run: &mut InFlight, actual: u64) {
-        self.now = self.now.max(now);
-        let charged = std::mem::replace(&mut run.charged, actual);
-        if let Some(schedule) = &mut self.schedule {
-            schedule.correct(self.now, charged, actual);
-        }
-    }
-
-    fn requeue(
-        &mut self,
-        run: InFlight,
-        payload: P,
-        attempts: u32,
-        delay: Duration,
-        fx: &mut Effects<P>,
-    ) -> Result<JobKey, (Exit, P)> {
-        let InFlight {
-            cost,
-            owner,
-            expires_at,
-            ..
-        } = run;
-        if self.closed {
-            self.count(owner, |count| {
-                count.in_flight -= 1;
-                count.returned += 1;
-            });
-            return Err((Exit::Returned, payload));
-        }
-        self.count(owner, |count| {
-            count.in_flight -= 1;
-            count.queued += 1;
-            count.requeued += 1;
-        });
-        self.hold(cost, owner);
-        let since = self.now + delay;
-        let entry = Entry {
-            payload,
-            cost,
-            since,
-            expires_at,
-            attempts,
-            owner,
-            lasting: true,
-        };
-        // With a budget even a retry that is due at once may have to wait.
-        let key = if delay.is_zero() && (self.budget.is_none() || attempts == 0) {
-            self.enqueue(entry)
-        } else {
-            self.put_off(entry)
-        };
-        self.ripen();
-        self.judge(fx);
-        Ok(key)
-    }
-
-    fn put_off(&mut self, entry: Entry<P>) -> JobKey {
-        let (due, expires_at) = (entry.since, entry.expires_at);
-        let key = self.places.insert(entry, Standing::Delayed);
-        self.delayed.insert((due, key));
-        if expires_at < Tick::MAX {
-            self.expiries.insert((expires_at, key));
-        }
-        key
-    }
-
     /// The job leaves; `charge` = as a departure of its own. The caller has checked that it may, and judges.
     fn depart(&mut self, key: JobKey, charge: bool) -> Result<Taken<P>, NotTaken> {
         let later = self.later.get(&key).copied().unwrap_or(Tick::MAX);
@@ -327,6 +207,7 @@ impl<P> Machine<P> {
         if let Some(delay) = &mut self.standing {
             delay.observe(waited);
         }
+        self.tally.depart(waited);
         self.last_departure = Some(now);
         self.pace_departure(cost, overdue);
         if attempts == 0
@@ -374,25 +255,5 @@ impl<P> Machine<P> {
 
     pub(super) fn in_flight(&self) -> u64 {
         self.ledgers.iter().map(|lane| lane.in_flight).sum()
-    }
-}
-
-impl<P> Gone<P> {
-    /// Changes the payload, keeps what is known of the job.
-    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Gone<Q> {
-        let Self {
-            payload,
-            exit,
-            waited,
-            attempts,
-            owner,
-        } = self;
-        Gone {
-            payload: change(payload),
-            exit,
-            waited,
-            attempts,
-            owner,
-        }
     }
 }

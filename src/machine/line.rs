@@ -55,6 +55,11 @@ impl Line {
         self.standing.len() as u64
     }
 
+    /// Somebody is here, if only one who was refused and has not heard of it.
+    pub(crate) fn has_anybody(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
     /// Cost of the offers standing in line.
     pub(crate) fn cost(&self) -> u128 {
         self.cost

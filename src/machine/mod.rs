@@ -12,7 +12,10 @@
 //! - [`queue`] the state, the ladder and the ledger
 //! - [`door`] the one question that every offer passes
 //! - [`offers`] who gets a place, who waits, who is refused
-//! - [`departures`] places that are used, jobs that leave and come back
+//! - [`held`] places that stand ready for who may never come
+//! - [`departures`] places that are used, jobs that leave
+//! - [`settling`] jobs that end or come back
+//! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
@@ -23,16 +26,22 @@ mod control;
 mod departures;
 mod door;
 mod estimate;
+mod flow;
+mod held;
 mod lanes;
 mod line;
 mod offers;
+mod order;
 mod outcome;
 mod pacer;
 mod places;
 mod queue;
 mod settings;
+mod settling;
+mod shares;
 mod tenants;
 mod upkeep;
+mod victims;
 
 #[cfg(test)]
 mod tests;

@@ -82,6 +82,26 @@ impl<P> Machine<P> {
         }
     }
 
+    /// Refuses and counts an offer that would be refused now; `None`, uncounted, if it would not be.
+    pub(crate) fn refuse_hopeless(
+        &mut self,
+        now: Tick,
+        ask: &Ask,
+        try_form: bool,
+        fx: &mut Effects<P>,
+    ) -> Option<Refusal> {
+        self.arrive(now, fx);
+        let form = if try_form { Form::Try } else { Form::Wait };
+        match self.door(self.now, ask, form) {
+            Door::No(reason, excess) => {
+                let owner = self.owner(ask);
+                self.count(owner, |count| count.offered += 1);
+                Some(self.turn_away(ask, owner, form, reason, excess))
+            }
+            Door::Free | Door::Evict(_) | Door::Line => None,
+        }
+    }
+
     /// Counts an offer that is refused before it reaches the door.
     pub(crate) fn refuse(&mut self, now: Tick, ask: &Ask, reason: Reason) -> Refusal {
         self.now = self.now.max(now);
@@ -93,15 +113,7 @@ impl<P> Machine<P> {
     /// How a waiter stands. Its key ends unless it is still waiting; one that had lapsed stands in line again.
     pub(crate) fn collect(&mut self, now: Tick, key: WaiterKey, fx: &mut Effects<P>) -> Collected {
         self.arrive(now, fx);
-        let lapsed = self
-            .line
-            .get(key)
-            .filter(|waiter| matches!(waiter.stand, Stand::Lapsed));
-        if let Some(&Waiter { cost, owner, .. }) = lapsed {
-            self.line.set(key, Stand::Standing);
-            self.tenants.get_mut(owner.tenant).line += u128::from(cost);
-            self.judge(fx);
-        }
+        self.stand_again(key, fx);
         let Some(waiter) = self.line.get(key) else {
             debug_assert!(false, "collected twice");
             return Collected::Waiting;
@@ -191,6 +203,7 @@ impl<P> Machine<P> {
             count.waiting -= 1;
             count.refused += 1;
         });
+        self.tally.refuse(reason);
         let ask = Ask {
             cost,
             priority: owner.priority,
@@ -212,7 +225,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn owner(&mut self, ask: &Ask) -> Owner {
+    pub(super) fn owner(&mut self, ask: &Ask) -> Owner {
         let tenant = match &ask.tenant {
             Some((key, weight)) => self.tenants.enter(Some(key), *weight),
             None => TenantId::NONE,
@@ -238,7 +251,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
+    pub(super) fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
         let expiry = self.expiry(self.now, ask);
         let stay = [stay, self.settings.max_wait].into_iter().flatten().min();
         let times_out = stay.map(|stay| (self.now + stay, Reason::TimedOut));
@@ -259,7 +272,7 @@ impl<P> Machine<P> {
     }
 
     /// Latest starts of a job offered at `now`, so that it ends in time if it takes as long as estimated.
-    pub(super) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
+    pub(crate) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
         let run = ask.run_estimate.unwrap_or_default();
         let any = ask.expires_at.map_or(Tick::MAX, |at| at.before(run));
         let own = ask.expires_in.map(|within| (now + within).before(run));
@@ -279,7 +292,7 @@ impl<P> Machine<P> {
         }
     }
 
-    fn turn_away(
+    pub(super) fn turn_away(
         &mut self,
         ask: &Ask,
         owner: Owner,
@@ -288,6 +301,7 @@ impl<P> Machine<P> {
         excess: Duration,
     ) -> Refusal {
         self.count(owner, |count| count.refused += 1);
+        self.tally.refuse(reason);
         let base = self.comeback_in(self.now, ask, form, reason, excess);
         self.spread(ask, reason, base)
     }

@@ -153,7 +153,6 @@ pub(crate) struct Gone<P> {
     pub(crate) waited: Duration,
     /// Starts it had.
     pub(crate) attempts: u32,
-    pub(crate) owner: Owner,
 }
 
 /// What a step asks the outer half to do once its lock is released.

@@ -22,6 +22,7 @@ use crate::machine::tenants::{TenantId, Tenants};
 use crate::policy::ladder::{Bounds, Ladder, Load};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
+use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
 use crate::words::{Exit, Health, Pressure, Priority, WhenFull};
 
@@ -50,6 +51,7 @@ pub(crate) struct Machine<P> {
     /// Depth by priority.
     pub(super) held: [u128; 4],
     pub(super) ledgers: [Ledger; 4],
+    pub(super) tally: Tally,
     pub(super) paused: Option<Arc<str>>,
     pub(super) closed: bool,
     /// Nothing is queued any more, whatever comes: no receiver is left, or a drain's deadline has passed.
@@ -75,7 +77,7 @@ impl<P> Machine<P> {
             ladder: Ladder::new(bounds(&settings)),
             standing: standing(&settings),
             places: Places::new(),
-            lanes: Lanes::new(ageing(&settings)),
+            lanes: Lanes::new(ageing(&settings), settings.lane_shares),
             tenants: Tenants::new(settings.tenancy),
             line: Line::default(),
             expiries: BTreeSet::new(),
@@ -84,6 +86,7 @@ impl<P> Machine<P> {
             depth: 0,
             held: [0; 4],
             ledgers: [Ledger::default(); 4],
+            tally: Tally::default(),
             paused: None,
             closed: false,
             ended: false,
@@ -113,6 +116,12 @@ impl<P> Machine<P> {
         &self.ledgers[priority.index()]
     }
 
+    /// Counts beside the ledger.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Counts of every tenant known by name.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (&Key, &Ledger)> {
         self.tenants.ledgers()
@@ -120,7 +129,11 @@ impl<P> Machine<P> {
 
     /// Counts of everybody else.
     pub(crate) fn others(&self) -> Ledger {
-        self.tenants.others()
+        let mut others = self.ledger();
+        self.tenants
+            .ledgers()
+            .for_each(|(_, own)| others.subtract(own));
+        others
     }
 
     /// Cost of queued jobs and places out.
@@ -156,6 +169,7 @@ impl<P> Machine<P> {
             .map(|slot| now.max(self.now) - slot.since)
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn last_departure(&self) -> Option<Tick> {
         self.last_departure
     }
@@ -213,9 +227,9 @@ impl<P> Machine<P> {
     /// Counts in the lane's ledger and in the tenant's.
     pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
         change(&mut self.ledgers[owner.priority.index()]);
-        let ledger = &mut self.tenants.get_mut(owner.tenant).ledger;
-        change(ledger);
+        // What nobody owns is the rest of the whole; it is not counted twice.
         if owner.tenant != TenantId::NONE {
+            change(&mut self.tenants.get_mut(owner.tenant).ledger);
             self.tenants.ended(owner.tenant);
         }
     }
@@ -266,12 +280,13 @@ impl<P> Machine<P> {
             count.queued -= 1;
             *exit_count(count, exit) += 1;
         });
+        let waited = self.now - entry.since;
+        self.tally.eject(waited);
         out.push(Gone {
-            waited: self.now - entry.since,
+            waited,
             payload: entry.payload,
             exit,
             attempts: entry.attempts,
-            owner: entry.owner,
         });
         true
     }
@@ -307,7 +322,7 @@ impl<P> Machine<P> {
         self.debug_invariants();
     }
 
-    fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
+    pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
         self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
         self.hold(cost, owner);
         self.line.set(key, Stand::Granted(self.now + LAPSE));

@@ -3,12 +3,14 @@
 //! [`Spec`] keeps apart what was set by hand and what was left open, so that a change of rate or bound derives anew
 //! what nobody fixed. [`Settings`] is the outcome: complete, checked, and what the machine runs on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BuildError;
+use crate::key::Key;
 use crate::machine::budget::Allowance;
-use crate::policy::schedule::Pace;
+use crate::policy::schedule::{Pace, usual_catch_up};
 use crate::rate::{Rate, Span};
 use crate::words::WhenFull;
 
@@ -69,7 +71,10 @@ pub(crate) struct Spec {
     pub(crate) newest_first: bool,
     pub(crate) slow_start: Option<Duration>,
     pub(crate) retry_budget: Option<(f64, Rate)>,
+    pub(crate) lane_shares: [f64; 4],
     pub(crate) tenancy: Tenancy,
+    /// Shares of tenants that have another than 1.
+    pub(crate) weights: HashMap<Key, u64>,
     /// Usual lateness of the timer that drives the queue.
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -98,6 +103,8 @@ pub(crate) struct Settings {
     pub(crate) newest_first: bool,
     pub(crate) slow_start: Option<Duration>,
     pub(crate) retries: Option<Allowance>,
+    /// What lanes get at least of the departures, in millionths.
+    pub(crate) lane_shares: [u64; 4],
     pub(crate) tenancy: Tenancy,
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -123,10 +130,17 @@ impl Spec {
             newest_first: false,
             slow_start: None,
             retry_budget: None,
+            lane_shares: [0.0; 4],
             tenancy: Tenancy::default(),
+            weights: HashMap::new(),
             grain,
             name: None,
         }
+    }
+
+    /// Share of a tenant.
+    pub(crate) fn weight(&self, tenant: &Key) -> u64 {
+        self.weights.get(tenant).copied().unwrap_or(1)
     }
 
     /// Derives what was left open and checks the whole.
@@ -172,6 +186,7 @@ impl Spec {
             newest_first: self.newest_first,
             slow_start: self.slow_start,
             retries: self.checked_retries()?,
+            lane_shares: self.checked_shares()?,
             tenancy: self.checked_tenancy(max_depth)?,
             grain: self.grain,
             name: self.name.clone(),
@@ -198,6 +213,27 @@ impl Spec {
             share_ppm: (share * 1e6).round() as u64,
             at_least,
         }))
+    }
+
+    fn checked_shares(&self) -> Result<[u64; 4], BuildError> {
+        for share in self.lane_shares {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(BuildError::setting(
+                    "lane_share",
+                    share,
+                    "must be from 0 to 1",
+                ));
+            }
+        }
+        let shares = self.lane_shares.map(|share| (share * 1e6).round() as u64);
+        let all: u64 = shares.iter().sum();
+        // A millionth for each that was rounded up.
+        if all > 1_000_002 {
+            let sum = all as f64 / 1e6;
+            let rule = "all shares together must not be above 1";
+            return Err(BuildError::setting("lane_share", sum, rule));
+        }
+        Ok(shares)
     }
 
     fn checked_tenancy(&self, max_depth: u64) -> Result<Tenancy, BuildError> {
@@ -291,12 +327,8 @@ impl Settings {
 
     /// Units that may be owed at a rate: as set, or what falls due in 100 ms and what a late timer can owe.
     pub(crate) fn catch_up(&self, rate: Rate) -> u64 {
-        let usual = || {
-            rate.units_in(CATCH_UP)
-                .max(rate.units_in_ceil(self.grain))
-                .max(1)
-        };
-        self.catch_up.unwrap_or_else(usual)
+        self.catch_up
+            .unwrap_or_else(|| usual_catch_up(rate, self.grain))
     }
 }
 
@@ -336,7 +368,5 @@ const MAX_SHARED: u32 = 4096;
 /// Ten retries for each fresh job are no budget any more.
 const MAX_RETRY_SHARE: f64 = 10.0;
 const MAX_WAITERS: u64 = 65_536;
-/// Longest stall whose departures are made up for.
-const CATCH_UP: Duration = Duration::from_millis(100);
 /// Beyond it a pace is no pace, and its millionths leave the exact range of f64.
 const MAX_PACE: f64 = 1e6;

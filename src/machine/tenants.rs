@@ -1,7 +1,7 @@
 //! Whose job it is: known tenants, their weight, depth, pace and ledger, in bounded memory.
 //!
-//! A tenant is known from its first offer. Past the cap, idle ones are forgotten, a few at a time, their counts folded
-//! into `others`; if none is idle, a newcomer is dealt a hand of shared flows and joins the one with the least work
+//! A tenant is known from its first offer. Past the cap, idle ones are forgotten, a few at a time, and their counts are
+//! among those of the others from then on; if none is idle, a newcomer is dealt a hand of shared flows and joins the one with the least work
 //! (shuffle sharding, after API priority and fairness in Kubernetes): two tenants share their whole hand rarely.
 //!
 //! - I1  a tenant with a live job, place or waiter is never forgotten, so its number stays good.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::ledger::Ledger;
-use crate::machine::lanes::Flow;
+use crate::machine::flow::Flow;
 use crate::machine::settings::Tenancy;
 use crate::rate::Rate;
 use crate::tick::{Fine, Tick};
@@ -56,7 +56,6 @@ pub(crate) struct Tenants {
     deal: RandomState,
     settings: Tenancy,
     interval: Option<Fine>,
-    others: Ledger,
 }
 
 impl Tenants {
@@ -70,7 +69,6 @@ impl Tenants {
             deal: RandomState::new(),
             interval: settings.rate.map(Rate::interval),
             settings,
-            others: Ledger::default(),
         }
     }
 
@@ -146,6 +144,18 @@ impl Tenants {
         Some(tenant.due.ceil())
     }
 
+    /// Corrects what a departure was charged; one that rests already is due when it was.
+    pub(crate) fn correct(&mut self, id: TenantId, was: u64, is: u64) {
+        let Some(interval) = self.interval.filter(|_| id != TenantId::NONE) else {
+            return;
+        };
+        let tenant = self.get_mut(id);
+        tenant.due = match is.checked_sub(was) {
+            Some(more) => tenant.due.plus(interval.times(more)),
+            None => tenant.due.minus(interval.times(was - is)),
+        };
+    }
+
     /// When a tenant's next departure is due.
     pub(crate) fn due(&self, id: TenantId) -> Tick {
         if self.interval.is_some() {
@@ -172,14 +182,6 @@ impl Tenants {
             .filter_map(|tenant| tenant.key.as_ref().map(|key| (key, &tenant.ledger)))
     }
 
-    /// Counts of all who are not known by name: forgotten, sharing a flow, or without a tenant.
-    pub(crate) fn others(&self) -> Ledger {
-        let mut others = self.others;
-        let nameless = self.all.iter().filter(|tenant| tenant.key.is_none());
-        nameless.for_each(|tenant| others.add(&tenant.ledger));
-        others
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Tenant> {
         self.all.iter()
     }
@@ -197,8 +199,6 @@ impl Tenants {
             let Some(key) = tenant.key.take() else {
                 continue;
             };
-            let ledger = std::mem::take(&mut tenant.ledger);
-            self.others.add(&ledger);
             self.numbers.remove(&key);
             self.free.push(id);
         }
@@ -266,7 +266,7 @@ pub(super) fn hand(hash: u64, flows: u32, size: u32) -> Vec<u32> {
     for already in 0..size.min(flows) {
         let left = u64::from(flows - already);
         let mut card = (entropy % left) as u32;
-        entropy = spread(entropy / left ^ hash.rotate_left(already + 1));
+        entropy = spread((entropy / left) ^ hash.rotate_left(already + 1));
         // The `card`-th of those not drawn yet, in rising order.
         let mut sorted = drawn.clone();
         sorted.sort_unstable();

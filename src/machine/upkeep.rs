@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::machine::budget::Budget;
 use crate::machine::line::Stand;
 use crate::machine::outcome::{Effects, JobKey};
 use crate::machine::queue::Machine;
@@ -37,23 +36,32 @@ impl<P> Machine<P> {
         }
     }
 
+    /// Asked for several times a call, and mostly there is nothing: each source is first looked at for being empty.
     fn next_upkeep(&self) -> Option<Tick> {
-        // Taken exactly at its expiry is in time.
-        let expiry = self
-            .expiries
-            .first()
-            .map(|(at, _)| *at + Duration::from_nanos(1));
-        let retry = self.delayed.first().map(|(at, _)| *at);
-        let interval = self.standing.and_then(|delay| delay.end());
-        let drain = self.drain.filter(|_| !self.ended);
-        let own_rate = self.lanes.next_due();
-        let line = self.line.next_event();
-        let rate = self.pacer.next();
-        let budget = self.budget.as_ref().and_then(Budget::next);
-        [line, expiry, retry, budget, own_rate, rate, interval, drain]
-            .into_iter()
-            .flatten()
-            .min()
+        let mut next = Tick::MAX;
+        let mut sooner = |at: Option<Tick>| next = at.map_or(next, |at| at.min(next));
+        if let Some((at, _)) = self.expiries.first() {
+            // Taken exactly at its expiry is in time.
+            sooner(Some(*at + Duration::from_nanos(1)));
+        }
+        if let Some((at, _)) = self.delayed.first() {
+            sooner(Some(*at));
+        }
+        if self.line.has_anybody() {
+            sooner(self.line.next_event());
+        }
+        if let Some(budget) = &self.budget {
+            sooner(budget.next());
+        }
+        if let Some(delay) = &self.standing {
+            sooner(delay.end());
+        }
+        if !self.ended {
+            sooner(self.drain);
+        }
+        sooner(self.lanes.next_due());
+        sooner(self.pacer.next());
+        (next < Tick::MAX).then_some(next)
     }
 
     fn catch_up(&mut self, fx: &mut Effects<P>) {

@@ -52,6 +52,13 @@ impl Pace {
     }
 }
 
+/// Most cost that is owed unless somebody says otherwise: what falls due in 100 ms, and what a late timer can owe.
+pub(crate) fn usual_catch_up(rate: Rate, grain: Duration) -> u64 {
+    rate.units_in(CATCH_UP)
+        .max(rate.units_in_ceil(grain))
+        .max(1)
+}
+
 impl Schedule {
     /// Starts a schedule whose first departure is due at `now`.
     pub(crate) fn new(pace: Pace, now: Tick) -> Self {
@@ -92,12 +99,21 @@ impl Schedule {
     }
 
     /// Corrects the charge of an earlier departure; a refund goes no further than what may be owed.
-    pub(crate) fn correct(&mut self, now: Tick, charged: u64, actual: u64) {
+    ///
+    /// The peak meter gives back only what the `latest` departure was charged too much: what it was charged for earlier
+    /// ones has been waited for already, and giving that back would make a salvo.
+    pub(crate) fn correct(&mut self, now: Tick, charged: u64, actual: u64, latest: bool) {
         let Pace {
             interval,
+            peak_interval,
             allowance,
             ..
         } = self.pace;
+        self.peak = match actual.checked_sub(charged) {
+            Some(more) => self.peak.plus(peak_interval.times(more)),
+            None if latest => self.peak.minus(peak_interval.times(charged - actual)),
+            None => self.peak,
+        };
         let floor = Fine::at(now).minus(allowance).min(self.sustained);
         self.sustained = match actual.checked_sub(charged) {
             Some(more) => self.sustained.plus(interval.times(more)),
@@ -162,6 +178,10 @@ fn rescale(instant: Fine, now: Fine, new: Fine, old: Fine) -> Fine {
 }
 
 const MILLION: u128 = 1_000_000;
+/// Longest stall whose departures are made up for.
+const CATCH_UP: Duration = Duration::from_millis(100);
+/// Pace at which what is owed is repaid unless somebody says otherwise, in millionths of the rate.
+pub(crate) const USUAL_PACE_PPM: u64 = 1_100_000;
 
 #[cfg(test)]
 mod tests {

@@ -19,13 +19,8 @@ pub(crate) struct After<T> {
     pub(crate) wakers: Wakers,
     /// New state of pressure with its sequence.
     pub(crate) publish: Option<(u64, Pressure)>,
-    /// Letters of jobs that were in flight.
-    pub(crate) letters: Vec<(DeadLetter<T>, Option<Box<Extras>>)>,
-    /// Jobs whose items went elsewhere.
-    pub(crate) ended: Vec<(Box<Extras>, Exit)>,
-    pub(crate) unwatched: Vec<Watch>,
-    /// Wakers that were replaced: their drop is foreign code.
-    stale: Wakers,
+    /// What most steps leave nothing of.
+    rare: Option<Box<Rare<T>>>,
     /// Whether letters were announced to the outlet.
     pub(crate) posted: bool,
     pub(crate) start: bool,
@@ -34,16 +29,24 @@ pub(crate) struct After<T> {
     pub(crate) over: bool,
 }
 
+/// What few steps leave to do, kept aside so that the others pay for one empty pointer only.
+pub(crate) struct Rare<T> {
+    /// Letters of jobs that were in flight.
+    pub(crate) letters: Vec<(DeadLetter<T>, Option<Box<Extras>>)>,
+    /// Jobs whose items went elsewhere.
+    pub(crate) ended: Vec<(Box<Extras>, Exit)>,
+    pub(crate) unwatched: Vec<Watch>,
+    /// Wakers that were replaced: their drop is foreign code.
+    stale: Wakers,
+}
+
 impl<T> After<T> {
     pub(crate) const fn new() -> Self {
         Self {
             fx: Effects::new(),
             wakers: Wakers::new(),
             publish: None,
-            letters: Vec::new(),
-            ended: Vec::new(),
-            unwatched: Vec::new(),
-            stale: Wakers::new(),
+            rare: None,
             posted: false,
             start: false,
             closed: false,
@@ -52,10 +55,14 @@ impl<T> After<T> {
         }
     }
 
+    pub(crate) fn rare(&mut self) -> &mut Rare<T> {
+        self.rare.get_or_insert_with(|| Box::new(Rare::new()))
+    }
+
     /// Keeps a waker that is not needed any more, to be dropped unlocked.
     pub(crate) fn drop_later(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
-            self.stale.push(waker);
+            self.rare().stale.push(waker);
         }
     }
 
@@ -69,7 +76,7 @@ impl<T> After<T> {
     ) {
         let Parcel { item, extras } = parcel;
         let (waited, attempts) = (run.waited, run.attempt);
-        self.letters.push((
+        self.rare().letters.push((
             DeadLetter {
                 item,
                 exit,
@@ -82,7 +89,11 @@ impl<T> After<T> {
     }
 
     pub(crate) fn has_letters(&self) -> bool {
-        !self.fx.gone.is_empty() || !self.letters.is_empty()
+        !self.fx.gone.is_empty()
+            || self
+                .rare
+                .as_ref()
+                .is_some_and(|rare| !rare.letters.is_empty())
     }
 
     /// Runs it all, with no lock held. A panic of foreign code goes on once the rest is done.
@@ -98,7 +109,8 @@ impl<T> After<T> {
         if let Some((sequence, pressure)) = self.publish {
             shield.call(|| core.publish(sequence, pressure));
         }
-        let letters = self
+        let rare = self.rare.map_or_else(Rare::new, |rare| *rare);
+        let letters = rare
             .letters
             .into_iter()
             .chain(self.fx.gone.into_iter().map(letter));
@@ -107,7 +119,7 @@ impl<T> After<T> {
             core.outlet.send(letter, &mut shield);
             end(extras, exit, &mut shield);
         }
-        for (extras, exit) in self.ended {
+        for (extras, exit) in rare.ended {
             end(Some(extras), exit, &mut shield);
         }
         if self.posted {
@@ -122,18 +134,27 @@ impl<T> After<T> {
         if self.drained {
             shield.call(|| core.drained.cancel());
         }
-        shield.call(|| drop((self.unwatched, self.stale)));
+        shield.call(|| drop((rare.unwatched, rare.stale)));
         shield.finish();
     }
 
     fn is_quiet(&self) -> bool {
         self.wakers.is_empty()
             && self.publish.is_none()
-            && !self.has_letters()
-            && self.ended.is_empty()
-            && self.unwatched.is_empty()
-            && self.stale.is_empty()
+            && self.rare.is_none()
+            && self.fx.gone.is_empty()
             && !(self.start || self.closed || self.drained || self.over)
+    }
+}
+
+impl<T> Rare<T> {
+    const fn new() -> Self {
+        Self {
+            letters: Vec::new(),
+            ended: Vec::new(),
+            unwatched: Vec::new(),
+            stale: Wakers::new(),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ use crate::words::WhenFull;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
-    spec: Spec,
+    pub(super) spec: Spec,
     clock: Arc<dyn Clock>,
     timer: Timer,
     dead_letters: usize,
@@ -235,7 +235,7 @@ impl Builder {
         let Self {
             spec, clock, timer, ..
         } = self;
-        Ok(Core::new(Parts {
+        let core = Core::new(Parts {
             settings: spec.resolve()?,
             spec,
             clock,
@@ -247,7 +247,17 @@ impl Builder {
                 start: driver::start,
                 port: port::open,
             },
-        }))
+        });
+        #[cfg(feature = "metrics")]
+        core.show();
+        Ok(core)
+    }
+
+    /// The same queue at another rate, whatever its preset.
+    #[cfg(feature = "config")]
+    pub(crate) fn at_rate(mut self, rate: Rate) -> Self {
+        self.spec.rate = Some(rate);
+        self
     }
 
     pub(crate) fn into_spec(self) -> Spec {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::linger::Lingerers;
 use super::wakers::Wakers;
 use crate::tick::Tick;
 
@@ -22,6 +23,7 @@ pub(crate) struct Consumers {
     idle: usize,
     last_id: u64,
     summons: Option<Summons>,
+    lingerers: Lingerers,
 }
 
 #[derive(Debug)]
@@ -99,6 +101,11 @@ impl Consumers {
         });
         self.idle -= 1;
         consumer.waker.take()
+    }
+
+    /// Those for whom a departure is due, and who wait for more jobs to take along.
+    pub(crate) const fn lingerers(&mut self) -> &mut Lingerers {
+        &mut self.lingerers
     }
 
     /// Wakes everybody: there will be no more jobs.

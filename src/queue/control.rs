@@ -2,12 +2,16 @@
 
 use std::fmt;
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use super::builder::Builder;
 use super::port::Port;
 use super::snapshot::{Ledgers, Snapshot};
+use super::tuning::DownstreamVitals;
 use crate::error::BuildError;
+use crate::policy::aimd::Aimd;
 use crate::rate::Rate;
 use crate::sync::Arc;
 use crate::words::{Health, Pressure};
@@ -49,6 +53,48 @@ impl Control {
     /// If a setting made by hand does not go with it; nothing is changed then.
     pub fn set_rate(&self, rate: Rate) -> Result<(), BuildError> {
         self.port.change(&mut |spec| spec.rate = Some(rate))
+    }
+
+    /// Changes the rate in even steps over a time; any other change of the rate ends it.
+    ///
+    /// Bounds and marks that follow the rate are derived from the new one at once. Over a time of zero it is
+    /// [`set_rate`](Self::set_rate).
+    ///
+    /// # Errors
+    /// As [`set_rate`](Self::set_rate).
+    pub fn ramp(&self, rate: Rate, over: Duration) -> Result<(), BuildError> {
+        self.port.ramp(rate, over)
+    }
+
+    /// Lets the rate follow what the downstream can bear, as its outcomes and run times show; starts at the ceiling.
+    ///
+    /// Acknowledged, failed, retried and deferred jobs are samples; refusals, cancellations and abandoned jobs are not.
+    /// It ends with [`set_rate`](Self::set_rate), [`ramp`](Self::ramp), an [`apply`](Self::apply) with another rate, or
+    /// [`hold_rate`](Self::hold_rate). [`Snapshot::rate`] tells where it stands.
+    ///
+    /// # Errors
+    /// If the queue has no rate, or a field breaks its rule; nothing is changed then.
+    pub fn adapt(&self, follow: Aimd) -> Result<(), BuildError> {
+        self.port.adapt(Some(follow), None)
+    }
+
+    /// As [`adapt`](Self::adapt), and asks the downstream itself too.
+    ///
+    /// # Errors
+    /// As [`adapt`](Self::adapt).
+    pub fn adapt_with(
+        &self,
+        follow: Aimd,
+        vitals: impl DownstreamVitals,
+    ) -> Result<(), BuildError> {
+        self.port.adapt(Some(follow), Some(Arc::new(vitals)))
+    }
+
+    /// Ends an adaptation or a ramp: the rate is the one that was set.
+    pub fn hold_rate(&self) {
+        // Without a rate to follow there is nothing that could be wrong with it.
+        let ended = self.port.adapt(None, None);
+        debug_assert!(ended.is_ok(), "{ended:?}");
     }
 
     /// Changes the bound of the depth; marks that were not set by hand move with it.

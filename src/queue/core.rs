@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -20,10 +21,13 @@ use super::desk::Desk;
 use super::port::Port;
 use super::snapshot::Snapshot;
 use super::state::{DriverSeat, Phase, State};
+use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
+#[cfg(feature = "metrics")]
+use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
 use crate::timer::Timer;
 use crate::words::Pressure;
@@ -48,6 +52,17 @@ pub(crate) struct Core<T> {
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
+    /// Where it is measured under its label.
+    #[cfg(feature = "metrics")]
+    seat: Seat,
+    vitals: Mutex<Option<Vitals>>,
+}
+
+/// Whom the driver asks how the downstream fares, how often, and when it did last.
+struct Vitals {
+    source: Arc<dyn DownstreamVitals>,
+    interval: Duration,
+    asked: Tick,
 }
 
 /// What the driver does between two of its steps.
@@ -81,6 +96,8 @@ pub(crate) struct Parts<T> {
 impl<T> Core<T> {
     pub(crate) fn new(parts: Parts<T>) -> Arc<Self> {
         let now = parts.clock.now();
+        #[cfg(feature = "metrics")]
+        let seat = Seat::take(parts.settings.name.as_deref());
         let state = State {
             machine: Machine::new(parts.settings, now),
             spec: parts.spec,
@@ -108,6 +125,9 @@ impl<T> Core<T> {
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             links: parts.links,
+            vitals: Mutex::new(None),
+            #[cfg(feature = "metrics")]
+            seat,
         })
     }
 
@@ -149,6 +169,12 @@ impl<T> Core<T> {
         after.run(self);
     }
 
+    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
+    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+        let now = self.clock.now();
+        happens(&mut self.state.lock(), now)
+    }
+
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
@@ -166,6 +192,44 @@ impl<T> Core<T> {
         if let Some((_, pressure)) = after.publish {
             self.level.store(pressure as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Sets whom the driver asks how the downstream fares.
+    pub(crate) fn set_vitals(&self, vitals: Option<(Arc<dyn DownstreamVitals>, Duration)>) {
+        let new = vitals.map(|(source, interval)| Vitals {
+            source,
+            interval,
+            asked: Tick::ZERO,
+        });
+        let old = std::mem::replace(&mut *self.vitals.lock(), new);
+        // Foreign, so dropped unlocked.
+        drop(old);
+    }
+
+    /// Whether the downstream says, at most once an interval, that it is strained.
+    pub(crate) fn is_strained(&self) -> bool {
+        let now = self.clock.now();
+        let source = {
+            let mut vitals = self.vitals.lock();
+            let due = vitals
+                .as_mut()
+                .filter(|vitals| now - vitals.asked >= vitals.interval);
+            due.map(|vitals| {
+                vitals.asked = now;
+                Arc::clone(&vitals.source)
+            })
+        };
+        source.is_some_and(|source| source.is_strained())
+    }
+
+    /// Lets it be seen by whoever measures.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn show(self: &Arc<Self>)
+    where
+        T: Send + 'static,
+    {
+        let weak: crate::sync::Weak<Self> = Arc::downgrade(self);
+        self.seat.fill(weak);
     }
 
     pub(crate) fn start_driver(self: &Arc<Self>) {
@@ -230,6 +294,12 @@ impl<T> Drop for Core<T> {
         // The driver ends when it finds nothing to drive.
         if let Some(waker) = self.state.get_mut().driver.waker.take() {
             waker.wake();
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let lost = self.outlet.lost();
+            let totals = super::measured::totals(self.state.get_mut(), lost);
+            self.seat.leave(&totals);
         }
     }
 }

@@ -32,6 +32,7 @@ impl Desk {
                 if let Some(waker) = consumers.call(now, grain, ready) {
                     wakers.push(waker);
                 }
+                consumers.lingerers().call(machine, wakers);
             }
             Self::Turns(turns) => turns.call(now, machine, wakers),
         }

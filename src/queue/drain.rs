@@ -41,7 +41,7 @@ pub(crate) async fn run<T>(core: &Arc<Core<T>>, within: Duration) -> DrainReport
     report
 }
 
-fn settled(ledger: &Ledger) -> u64 {
+pub(crate) fn settled(ledger: &Ledger) -> u64 {
     ledger.ended() - ledger.returned
 }
 
@@ -55,6 +55,7 @@ impl<T> Drop for Caller<'_, T> {
                 // Nobody is left to report them to; their tickets were told already.
                 let unclaimed = mem::take(&mut state.returned);
                 after
+                    .rare()
                     .letters
                     .extend(unclaimed.into_iter().map(|letter| (letter, None)));
             }

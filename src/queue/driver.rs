@@ -78,7 +78,11 @@ impl<T: Send + 'static> Driver<T> {
         // A panic here is one of foreign code (a waker, the drop of an item) after the step itself: the panic hook has
         // told of it, and the queue goes on.
         let step = catch_unwind(AssertUnwindSafe(|| {
+            let strained = core.is_strained();
             core.drive(waker, &mut turn, |state, now, after| {
+                if strained {
+                    state.machine.strained();
+                }
                 for subject in fired.drain(..) {
                     match subject {
                         Subject::Waiter(key) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::core::Core;
+use super::keep::Keep;
 use super::parcel::Parcel;
 use super::terms::Terms;
 use super::ticket::Ending;
@@ -46,6 +47,8 @@ pub struct Job<T> {
     /// `None` once settled.
     parcel: Option<Parcel<T>>,
     run: InFlight,
+    /// Where it goes when it is dropped unsettled, if its consumer is a handler that may yet say what became of it.
+    keep: Option<Arc<Keep<T>>>,
 }
 
 impl<T> Job<T> {
@@ -56,7 +59,14 @@ impl<T> Job<T> {
             core: Arc::clone(core),
             parcel: Some(payload),
             run,
+            keep: None,
         }
+    }
+
+    /// Dropped unsettled, it goes to `keep`.
+    pub(crate) fn kept_by(mut self, keep: &Arc<Keep<T>>) -> Self {
+        self.keep = Some(Arc::clone(keep));
+        self
     }
 
     /// How long it waited: from its offer, or from the instant its retry was due, to its departure.
@@ -102,12 +112,18 @@ impl<T> Job<T> {
     #[must_use]
     pub fn into_inner(mut self) -> T {
         let Parcel { item, extras } = self.take();
-        let run = self.run.clone();
-        self.core.step(|state, now, after| {
-            state
-                .machine
-                .settle(now, run, Settled::Acked, &mut after.fx);
-        });
+        let run = &self.run;
+        if !self
+            .core
+            .note(|state, now| state.machine.settle_quietly(now, run))
+        {
+            let run = run.clone();
+            self.core.step(|state, now, after| {
+                state
+                    .machine
+                    .settle(now, run, Settled::Acked, &mut after.fx);
+            });
+        }
         if let Some(mut extras) = extras {
             extras.end(Ending::Acked);
         }
@@ -131,12 +147,23 @@ impl<T> Job<T> {
     /// [`Returned`](Exit::Returned).
     pub fn retry(self, after: impl Into<Backoff>) {
         let delay = after.into().delay(self.run.attempt);
-        self.put_back(delay, true);
+        self.put_back(delay, true, None);
+    }
+
+    /// As [`retry`](Self::retry); with the attempts used up, or the queue closed, the letter has this cause.
+    pub(crate) fn retry_because(self, after: Backoff, error: Box<dyn Error + Send + Sync>) {
+        let delay = after.delay(self.run.attempt);
+        self.put_back(delay, true, Some(error));
+    }
+
+    /// Abandons it, with the cause for its letter.
+    pub(crate) fn abandon_because(mut self, error: Box<dyn Error + Send + Sync>) {
+        self.bury(Settled::Abandoned, Exit::Abandoned, Some(error));
     }
 
     /// The downstream asked for patience: puts the job back for `delay`, and this start does not count as an attempt.
     pub fn defer(self, delay: Duration) {
-        self.put_back(delay, false);
+        self.put_back(delay, false, None);
     }
 
     /// Corrects the cost that the schedule was charged for this departure, once the consumer knows it.
@@ -148,7 +175,12 @@ impl<T> Job<T> {
             .step(|state, now, _| state.machine.settle_cost(now, run, actual));
     }
 
-    fn put_back(mut self, delay: Duration, counts: bool) {
+    fn put_back(
+        mut self,
+        delay: Duration,
+        counts: bool,
+        mut cause: Option<Box<dyn Error + Send + Sync>>,
+    ) {
         let parcel = self.take();
         let run = self.run.clone();
         self.core.step(|state, now, after| {
@@ -161,7 +193,7 @@ impl<T> Job<T> {
             };
             match back {
                 Ok(key) => state.watch_job(now, key, after),
-                Err((exit, parcel)) => after.bury(&run, parcel, exit, None),
+                Err((exit, parcel)) => after.bury(&run, parcel, exit, cause.take()),
             }
         });
     }
@@ -206,9 +238,19 @@ impl<T> DerefMut for Job<T> {
 
 impl<T> Drop for Job<T> {
     fn drop(&mut self) {
-        if self.parcel.is_some() {
-            self.bury(Settled::Abandoned, Exit::Abandoned, None);
+        if self.parcel.is_none() {
+            return;
         }
+        let Some(keep) = self.keep.take() else {
+            return self.bury(Settled::Abandoned, Exit::Abandoned, None);
+        };
+        // Nobody to keep it: it is abandoned after all, as it comes back without a keep.
+        drop(keep.put(Self {
+            core: Arc::clone(&self.core),
+            parcel: self.parcel.take(),
+            run: self.run.clone(),
+            keep: None,
+        }));
     }
 }
 

@@ -166,7 +166,7 @@ fn offer<T, R>(
     stay: Option<Duration>,
     place: &mut impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
 ) -> Look<R> {
-    let ask = terms.ask(now);
+    let ask = terms.ask(now, &state.spec);
     if terms.is_cancelled() {
         return Look::Refused(state.machine.refuse(now, &ask, Reason::Cancelled));
     }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::parcel::{Extras, Parcel};
+use super::refused::Refused;
 use super::send::{Accepted, SendItem, finish};
 use super::sender::Sender;
 use super::terms::{Terms, terms_setters};
 use super::ticket::Ticket;
-use crate::refusal::{Reason, Refused};
+use crate::refusal::Reason;
 
 /// An item with the terms it is offered on; made by [`Sender::offer`].
 ///
@@ -91,7 +92,7 @@ impl<'a, T> Offer<'a, T> {
         let mut extras = Extras::of(&terms);
         let mut item = Some(item);
         let placed = sender.core().step(|state, now, after| {
-            let ask = terms.ask(now);
+            let ask = terms.ask(now, &state.spec);
             if terms.is_cancelled() {
                 return Err(state.machine.refuse(now, &ask, Reason::Cancelled));
             }

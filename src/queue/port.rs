@@ -1,11 +1,16 @@
 //! What can be asked of a queue whatever its items are.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use super::core::Core;
 use super::snapshot::{Ledgers, Snapshot};
+use super::tuning::DownstreamVitals;
 use crate::error::BuildError;
 use crate::machine::Spec;
+use crate::policy::aimd::Aimd;
+use crate::rate::Rate;
 use crate::sync::Arc;
 use crate::words::{Health, Pressure};
 
@@ -13,6 +18,13 @@ use crate::words::{Health, Pressure};
 pub(crate) trait Port: Send + Sync {
     /// Changes the settings, all at once or not at all.
     fn change(&self, change: &mut dyn FnMut(&mut Spec)) -> Result<(), BuildError>;
+    /// As `change`, reaching the new rate over a time.
+    fn ramp(&self, rate: Rate, over: Duration) -> Result<(), BuildError>;
+    fn adapt(
+        &self,
+        follow: Option<Aimd>,
+        vitals: Option<Arc<dyn DownstreamVitals>>,
+    ) -> Result<(), BuildError>;
     fn pause(&self, why: Arc<str>);
     fn resume(&self);
     fn snapshot(&self) -> Snapshot;
@@ -39,6 +51,29 @@ impl<T: Send + 'static> Port for OpenPort<T> {
             state.machine.apply(now, settings, &mut after.fx);
             Ok(())
         })
+    }
+
+    fn ramp(&self, rate: Rate, over: Duration) -> Result<(), BuildError> {
+        self.0.step(|state, now, after| {
+            let mut spec = state.spec.clone();
+            spec.rate = Some(rate);
+            let settings = spec.resolve()?;
+            state.spec = spec;
+            state.machine.ramp(now, settings, over, &mut after.fx);
+            Ok(())
+        })
+    }
+
+    fn adapt(
+        &self,
+        follow: Option<Aimd>,
+        vitals: Option<Arc<dyn DownstreamVitals>>,
+    ) -> Result<(), BuildError> {
+        self.0
+            .step(|state, now, after| state.machine.adapt(now, follow, &mut after.fx))?;
+        let interval = follow.map_or(Duration::ZERO, |follow| follow.interval);
+        self.0.set_vitals(vitals.map(|vitals| (vitals, interval)));
+        Ok(())
     }
 
     fn pause(&self, why: Arc<str>) {

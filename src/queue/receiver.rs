@@ -24,8 +24,12 @@ use crate::sync::{Arc, Ordering};
 ///
 /// The queue ends when the last receiver is dropped: it closes, offers in line are refused, and what is queued is
 /// dead-lettered as [`Returned`](super::Exit::Returned).
+///
+/// As a [`Stream`](futures_core::Stream) it yields what [`recv`](Self::recv) does.
 pub struct Receiver<T> {
     core: Arc<Core<T>>,
+    /// Place among the waiting consumers, of the stream.
+    pub(super) place: Option<u64>,
 }
 
 /// Why there is no job now.
@@ -60,7 +64,11 @@ impl Error for TryRecvError {}
 
 impl<T> Receiver<T> {
     pub(crate) fn new(core: Arc<Core<T>>) -> Self {
-        Self { core }
+        Self { core, place: None }
+    }
+
+    pub(crate) const fn core(&self) -> &Arc<Core<T>> {
+        &self.core
     }
 
     /// Waits for the next departure and takes its job. `None` once the queue is closed and nothing is queued, delayed
@@ -130,12 +138,14 @@ impl<T> Clone for Receiver<T> {
         self.core.receivers.fetch_add(1, Ordering::Relaxed);
         Self {
             core: Arc::clone(&self.core),
+            place: None,
         }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
+        leave(&self.core, self.place);
         // Acquire and release: the end comes after all that the other receivers did.
         if self.core.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.core
@@ -161,41 +171,54 @@ impl<T> Future for Recv<'_, T> {
     type Output = Option<Job<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let budget = ready!(poll_proceed(cx));
         let Self { core, id } = &mut *self;
-        // First without a waker, as cloning one is foreign code that most polls can do without.
-        let mut taken = core.step(|state, now, after| state.take(now, *id, after));
-        if !matches!(taken, Ok(_) | Err(NotTaken::Closed)) {
-            let waker = cx.waker().clone();
-            taken = core.step(|state, now, after| {
-                let taken = state.take(now, *id, after);
-                let stale = match taken {
-                    Ok(_) | Err(NotTaken::Closed) => Some(waker),
-                    Err(_) => state.desk.consumers().enroll(id, waker),
-                };
-                after.drop_later(stale);
-                taken
-            });
-        }
-        let job = match taken {
-            Ok(taken) => Some(Job::new(core, taken)),
-            Err(NotTaken::Closed) => None,
-            Err(_) => return Poll::Pending,
-        };
-        budget.made_progress();
-        if job.is_some() {
-            // Taking has ended its place in line.
-            *id = None;
-        }
-        Poll::Ready(job)
+        poll_recv(core, id, cx)
     }
 }
 
 impl<T> Drop for Recv<'_, T> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.core
-                .step(|state, _, after| after.drop_later(state.desk.consumers().leave(id)));
-        }
+        leave(self.core, self.id);
+    }
+}
+
+/// Takes the next job, or waits for it in line as consumer `id`.
+pub(super) fn poll_recv<T>(
+    core: &Arc<Core<T>>,
+    id: &mut Option<u64>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Job<T>>> {
+    let budget = ready!(poll_proceed(cx));
+    // First without a waker, as cloning one is foreign code that most polls can do without.
+    let mut taken = core.step(|state, now, after| state.take(now, *id, after));
+    if !matches!(taken, Ok(_) | Err(NotTaken::Closed)) {
+        let waker = cx.waker().clone();
+        taken = core.step(|state, now, after| {
+            let taken = state.take(now, *id, after);
+            let stale = match taken {
+                Ok(_) | Err(NotTaken::Closed) => Some(waker),
+                Err(_) => state.desk.consumers().enroll(id, waker),
+            };
+            after.drop_later(stale);
+            taken
+        });
+    }
+    let job = match taken {
+        Ok(taken) => Some(Job::new(core, taken)),
+        Err(NotTaken::Closed) => None,
+        Err(_) => return Poll::Pending,
+    };
+    budget.made_progress();
+    if job.is_some() {
+        // Taking has ended its place in line.
+        *id = None;
+    }
+    Poll::Ready(job)
+}
+
+/// Leaves the line of consumers: what it was woken for goes to the next.
+pub(super) fn leave<T>(core: &Arc<Core<T>>, id: Option<u64>) {
+    if let Some(id) = id {
+        core.step(|state, _, after| after.drop_later(state.desk.consumers().leave(id)));
     }
 }

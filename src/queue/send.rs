@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::core::Core;
 use super::line::Line;
 use super::parcel::{Extras, Parcel};
+use super::refused::Refused;
 use super::terms::Terms;
 use crate::machine::Queued;
-use crate::refusal::{Refusal, Refused};
+use crate::refusal::Refusal;
 use crate::sync::Arc;
 
 /// What is known of a job at its acceptance.

@@ -83,7 +83,9 @@ impl<T> State<T> {
         };
         self.has_tokens = true;
         let (watch, new) = NewWatch::pair(Subject::Job(key), &token);
-        after.unwatched.extend(extras.watch.replace(watch));
+        if let Some(replaced) = extras.watch.replace(watch) {
+            after.rare().unwatched.push(replaced);
+        }
         if token.is_cancelled() {
             self.machine.cancel_job(now, key, &mut after.fx);
         } else {
@@ -98,17 +100,23 @@ impl<T> State<T> {
         consumer: Option<u64>,
         after: &mut After<T>,
     ) -> Result<Taken<Parcel<T>>, NotTaken> {
-        if self.has_tokens {
-            self.machine.advance(now, &mut after.fx);
-            while let Some(key) = self.machine.next_job()
-                && self.is_cancelled(key)
-            {
-                self.machine.cancel_job(now, key, &mut after.fx);
-            }
-        }
+        self.skip_cancelled(now, after);
         let taken = self.machine.take(now, &mut after.fx)?;
         after.drop_later(self.desk.taken(consumer));
         Ok(taken)
+    }
+
+    /// Takes out the jobs that would go next and whose tokens have fired.
+    pub(crate) fn skip_cancelled(&mut self, now: Tick, after: &mut After<T>) {
+        if !self.has_tokens {
+            return;
+        }
+        self.machine.advance(now, &mut after.fx);
+        while let Some(key) = self.machine.next_job()
+            && self.is_cancelled(key)
+        {
+            self.machine.cancel_job(now, key, &mut after.fx);
+        }
     }
 
     fn is_cancelled(&mut self, key: JobKey) -> bool {
@@ -145,12 +153,12 @@ impl<T> State<T> {
             after.fx.gone.append(&mut after.fx.returned);
             return;
         }
-        for gone in after.fx.returned.drain(..) {
+        for gone in std::mem::take(&mut after.fx.returned) {
             let (letter, extras) = letter(gone);
             self.returned.push(letter);
-            after
-                .ended
-                .extend(extras.map(|extras| (extras, Exit::Returned)));
+            if let Some(extras) = extras {
+                after.rare().ended.push((extras, Exit::Returned));
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
-use crate::machine::Ask;
+use crate::machine::{Ask, Spec};
 use crate::tick::Tick;
 use crate::words::Priority;
 
@@ -98,12 +98,20 @@ impl Terms {
         self
     }
 
+    /// Cost that is charged.
+    pub(crate) fn charged(&self) -> u64 {
+        self.cost.max(1)
+    }
+
     /// What the machine is asked, made at `now` on the queue's clock.
-    pub(crate) fn ask(&self, now: Tick) -> Ask {
+    pub(crate) fn ask(&self, now: Tick, spec: &Spec) -> Ask {
         Ask {
-            cost: self.cost.max(1),
+            cost: self.charged(),
             priority: self.priority,
-            tenant: self.tenant.clone().map(|key| (key, 1)),
+            tenant: self
+                .tenant
+                .as_ref()
+                .map(|key| (key.clone(), spec.weight(key))),
             expires_at: self.expires_at.map(|at| on_clock(at, now)),
             expires_in: self.expires_in,
             run_estimate: self.run_estimate,

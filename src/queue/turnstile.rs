@@ -183,7 +183,7 @@ impl fmt::Debug for Turn {
 /// Counted as refused wherever that is known before the offer is made; a turn that is then not due is given back.
 fn try_enter(state: &mut State<()>, now: Tick, after: &mut After<()>) -> Result<InFlight, Refusal> {
     let terms = Terms::new();
-    let ask = terms.ask(now);
+    let ask = terms.ask(now, &state.spec);
     state.machine.advance(now, &mut after.fx);
     let busy = state.machine.ledger().in_flight >= state.machine.settings().max_in_flight;
     if !state.machine.is_closed() {
@@ -219,7 +219,7 @@ fn try_enter(state: &mut State<()>, now: Tick, after: &mut After<()>) -> Result<
 
 /// A refusal beside the machine's own: the ledger counts its offer as admitted, and under the way it ended.
 pub(crate) fn refusal(state: &State<()>, now: Tick, terms: &Terms, reason: Reason) -> Refusal {
-    let ask = terms.ask(now);
+    let ask = terms.ask(now, &state.spec);
     let settings = state.machine.settings();
     let retry_after = (reason != Reason::Closed).then(|| {
         let again = state.machine.would_refuse(now, &ask, false);

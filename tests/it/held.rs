@@ -67,7 +67,7 @@ fn spans_without_a_free_place_and_their_repayment_do_not_count() {
 
 #[test]
 fn short_stretches_say_nothing() {
-    let departures: Vec<_> = (0..40)
+    let departures: Vec<_> = (0..25)
         .map(|k| departure(f64::from(k) * 10.0, 50, 3))
         .collect();
     assert_eq!(rate_held(&departures, 100.0, 2), None);

@@ -2,10 +2,10 @@
 //!
 //! | layer | rooms | |
 //! |---|---|---|
-//! | 0 words | `tick rate decision key error ledger refusal words` | pure |
+//! | 0 words | `tick rate decision key error ledger refusal tally words` | pure |
 //! | 1 rules | `policy` | pure |
 //! | 2 machine | `machine` | pure |
-//! | 3 ground | `clock timer sync` | reads time, names lock types |
+//! | 3 ground | `clock timer sync telemetry` | reads time, names lock types, publishes numbers |
 //! | 4 engine | `limiter queue gate` | |
 //! | 5 rim | `observe http redis broker config sim bin` | no rim imports another, except `observe` and `config` |
 //!
@@ -23,11 +23,11 @@ use source::{Source, UsePath};
 
 const LAYERS: [&[&str]; 6] = [
     &[
-        "tick", "rate", "decision", "key", "error", "ledger", "refusal", "words",
+        "tick", "rate", "decision", "key", "error", "ledger", "refusal", "tally", "words",
     ],
     &["policy"],
     &["machine"],
-    &["clock", "timer", "sync"],
+    &["clock", "timer", "sync", "telemetry"],
     &["limiter", "queue", "gate"],
     &["observe", "http", "redis", "broker", "config", "sim", "bin"],
 ];

@@ -1,9 +1,16 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod chart;
+mod gate;
 mod held;
 mod layering;
 mod limits;
+#[cfg(feature = "metrics")]
+mod observe;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
+mod sim;
+mod streams;
 mod trace;
+mod workers;

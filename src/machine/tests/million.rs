@@ -13,6 +13,7 @@ use crate::machine::{
 use crate::policy::aimd::Aimd;
 use crate::rate::Rate;
 use crate::refusal::Reason;
+use crate::tally::Histogram;
 use crate::tick::Tick;
 use crate::words::{Exit, Pressure, Priority};
 
@@ -120,8 +121,11 @@ impl Run {
                 self.machine.advance(now, &mut fx);
                 let foretold = self
                     .machine
-                    .would_refuse(now, &ask, false)
+                    .refuse_hopeless(now, &ask, false, &mut fx)
                     .map(|no| no.reason());
+                if foretold.is_some() {
+                    (self.offered, self.refused) = (self.offered + 1, self.refused + 1);
+                }
                 let refused = match self.machine.offer(now, &ask, stay, &mut fx) {
                     Offered::Admitted(place) => {
                         self.places.push(place);
@@ -190,7 +194,11 @@ impl Run {
             }
             16 | 17 if !self.flight.is_empty() => {
                 let at = self.dice.roll(self.flight.len() as u64) as usize;
-                let (item, run) = self.flight.swap_remove(at);
+                let (item, mut run) = self.flight.swap_remove(at);
+                if self.dice.chance(20) {
+                    let actual = self.dice.roll(30);
+                    self.machine.settle_cost(now, &mut run, actual);
+                }
                 self.finish(now, item, run, &mut fx);
             }
             18 => match self.dice.roll(12) {
@@ -205,12 +213,22 @@ impl Run {
                 }
                 4 => self.adapt(now, &mut fx),
                 5 => self.machine.strained(),
+                6 => self.ramp(now, &mut fx),
                 _ => self.machine.advance(now, &mut fx),
             },
             _ => self.machine.advance(now, &mut fx),
         }
         self.absorb(fx);
         self.check();
+    }
+
+    fn ramp(&mut self, now: Tick, fx: &mut Effects<u64>) {
+        if self.spec.rate.is_some() {
+            self.spec.rate = Some(Rate::per_second(1 + self.dice.roll(5000)));
+        }
+        let over = Duration::from_millis(self.dice.roll(3000));
+        let settings = self.spec.resolve().expect("marks are set by hand");
+        self.machine.ramp(now, settings, over, fx);
     }
 
     fn adapt(&mut self, now: Tick, fx: &mut Effects<u64>) {
@@ -291,6 +309,17 @@ impl Run {
             by_tenant.add(own);
         }
         assert_eq!(by_tenant, ledger, "tenants and others are everybody");
+        let tally = self.machine.tally();
+        assert_eq!(
+            tally.refused.iter().sum::<u64>(),
+            ledger.refused,
+            "by reason"
+        );
+        let processed: u64 = tally.processing.iter().map(Histogram::count).sum();
+        assert_eq!(tally.departed, ledger.in_flight + processed);
+        assert_eq!(tally.departed, tally.drained.count());
+        let ejected = ledger.evicted + ledger.expired + ledger.cancelled - self.given_back;
+        assert!(tally.dropped.count() >= ejected, "and what was returned");
         let unheard = ledger.refused - self.refused;
         assert_eq!(ledger.offered, self.offered);
         assert_eq!(

@@ -1,5 +1,7 @@
 //! Limits: what passes, in which order, and what it costs to ask.
 
 mod direct;
+mod doors;
+mod hierarchy;
 mod keyed;
 mod line;

@@ -1,0 +1,192 @@
+//! What stands between a hierarchy and whoever uses it: a charge, and the places that can decide about it.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::ruling::Ruling;
+use crate::key::Key;
+use crate::policy::Limit;
+use crate::sync::Arc;
+use crate::tick::Tick;
+
+/// Place where the state of a hierarchy's levels lives, and where they are decided together.
+///
+/// [`Local`](crate::Local) is this process. A remote store decides with its own clock and in one step: all levels are
+/// charged or none.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// A decision under way. Dropped before it is done, it gives back what it may have charged.
+    type Deciding: Future<Output = Ruling> + Send + 'static;
+
+    /// Charges all levels, or none if one of them refuses.
+    fn decide(&self, charge: Charge) -> Self::Deciding;
+
+    /// Gives a granted charge back. Never waits: a remote store sends it from a task.
+    fn refund(&self, charge: Charge);
+}
+
+/// Whatever can be asked at a door: a hierarchy over any store, or a limiter that stands alone.
+pub trait Admission: Clone + Send + Sync + 'static {
+    /// What is known of whoever asks.
+    type Context;
+
+    /// A decision under way. Dropped before it is done, it gives back what it may have charged.
+    type Deciding: Future<Output = Ruling> + Send + 'static;
+
+    /// Works out whom a cost would be charged to. Charges nothing.
+    fn charge(&self, context: &Self::Context, cost: u64) -> Charge;
+
+    /// Charges it, or refuses.
+    fn admit(&self, charge: Charge) -> Self::Deciding;
+
+    /// Gives a granted charge back. Never waits.
+    fn give_back(&self, charge: Charge);
+}
+
+/// A cost, and every level that it is charged to.
+///
+/// The charge of a granted [`Ruling`] carries the instant of the clock that decided it, and can be given back. One that
+/// was not granted carries none: giving that back changes nothing.
+#[derive(Clone)]
+pub struct Charge {
+    cost: u64,
+    at: Option<Tick>,
+    half: bool,
+    levels: Arc<[Level]>,
+    /// What a limiter with keys of its own type needs to find the key again.
+    pub(super) payload: Option<Arc<dyn Any + Send + Sync>>,
+    /// Levels, by position, at which the cap on keys was reached and the newcomers' share was charged.
+    pub(super) beyond: u64,
+}
+
+/// One level of a charge.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    pub(super) name: Arc<str>,
+    pub(super) limit: Limit,
+    pub(super) key: Key,
+    /// Position among the levels of the hierarchy.
+    pub(super) index: usize,
+}
+
+impl Charge {
+    /// Makes a charge by hand, for stores and tests; a hierarchy makes its own.
+    pub fn new<N: Into<Arc<str>>>(
+        cost: u64,
+        levels: impl IntoIterator<Item = (N, Limit, Key)>,
+    ) -> Self {
+        let level = |(index, (name, limit, key)): (usize, (N, Limit, Key))| Level {
+            name: name.into(),
+            limit,
+            key,
+            index,
+        };
+        Self::of(cost, levels.into_iter().enumerate().map(level).collect())
+    }
+
+    pub(super) fn of(cost: u64, levels: Arc<[Level]>) -> Self {
+        Self {
+            cost,
+            at: None,
+            half: false,
+            levels,
+            payload: None,
+            beyond: 0,
+        }
+    }
+
+    /// Units that are charged to each level.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Instant of the deciding clock at which it was granted; `None` if it was not, or not yet.
+    #[must_use]
+    pub fn at(&self) -> Option<Tick> {
+        self.at
+    }
+
+    /// Each level's name, limit and key, outermost first. Levels that do not apply are not among them.
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = (&str, &Limit, &Key)> {
+        self.levels
+            .iter()
+            .map(|level| (&*level.name, &level.limit, &level.key))
+    }
+
+    /// Whether bucket levels keep `min(floor(burst / 2), burst - cost)` units after this charge.
+    ///
+    /// A door whose queue is under pressure asks for it: bursts are cut, the rate is not. Windows, log and counter are
+    /// not affected.
+    #[must_use]
+    pub fn keeps_half(&self) -> bool {
+        self.half
+    }
+
+    /// Lets bucket levels keep half of their burst, see [`keeps_half`](Self::keeps_half).
+    #[must_use]
+    pub fn keep_half(mut self) -> Self {
+        self.half = true;
+        self
+    }
+
+    pub(super) fn stamped(mut self, at: Option<Tick>) -> Self {
+        self.at = at;
+        self
+    }
+
+    pub(super) fn parts(&self) -> &Arc<[Level]> {
+        &self.levels
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge")
+            .field("cost", &self.cost)
+            .field("at", &self.at)
+            .field("keeps_half", &self.half)
+            .field("levels", &self.levels)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decision of a limiter in this process: made when it is first polled, and done then.
+#[must_use = "nothing is decided until it is polled"]
+pub struct Deciding(Option<Box<dyn FnOnce() -> Ruling + Send>>);
+
+impl Deciding {
+    pub(super) fn new(decide: impl FnOnce() -> Ruling + Send + 'static) -> Self {
+        Self(Some(Box::new(decide)))
+    }
+
+    /// Decides without a task.
+    pub(crate) fn now(mut self) -> Ruling {
+        let decide = self.0.take().expect("it has not been polled yet");
+        decide()
+    }
+}
+
+impl Future for Deciding {
+    type Output = Ruling;
+
+    /// # Panics
+    /// If it is polled again after it was done.
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Ruling> {
+        let decide = self
+            .0
+            .take()
+            .expect("a decision is polled until it is done");
+        Poll::Ready(decide())
+    }
+}
+
+impl fmt::Debug for Deciding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deciding")
+            .field("done", &self.0.is_none())
+            .finish()
+    }
+}
