@@ -5,6 +5,7 @@ mod dice;
 mod door;
 mod ending;
 mod fair;
+mod held;
 mod laws;
 mod million;
 mod pacing;
