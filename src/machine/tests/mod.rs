@@ -1,5 +1,6 @@
 //! The machine driven by invented instants.
 
+mod costs;
 mod departing;
 mod dice;
 mod door;
@@ -7,8 +8,10 @@ mod ending;
 mod fair;
 mod held;
 mod laws;
+mod metastable;
 mod million;
 mod pacing;
+mod shares;
 
 use std::time::Duration;
 
