@@ -88,9 +88,8 @@ fn main() -> ExitCode {
 async fn perform(options: &Options) -> Result<String, Stop> {
     let brief_run = std::env::var_os("SLUICEGATE_BRIEF").is_some_and(|value| value == "1");
     let plan = plan(options, brief_run).map_err(Stop::Usage)?;
-    if let Some(address) = options.metrics {
-        metrics::serve(address).map_err(Stop::Usage)?;
-    }
+    let serving = options.metrics.map(metrics::serve).transpose();
+    let _until_the_end = serving.map_err(Stop::Usage)?;
     let stage = Stage::create(options.keep).map_err(Stop::Broken)?;
     let stop = CancellationToken::new();
     stop_on_ctrl_c(
