@@ -7,7 +7,8 @@ use std::fmt;
 /// `Critical` may also use the room above the high mark that is closed to everybody else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Refused and evicted first.
+    /// Evicted first, and refused first wherever the more urgent can still be served: at a bound on the wait, which all
+    /// others are ahead of, and at a queue that evicts by priority.
     Low,
     /// What an offer has that does not say.
     #[default]
@@ -86,6 +87,8 @@ pub enum WhenFull {
     EvictNewest,
     /// The oldest job of the least urgent priority pays, unless it is more urgent than the newcomer.
     EvictLowest,
+    /// As [`EvictLowest`](Self::EvictLowest), but only jobs that are less urgent than the newcomer pay.
+    EvictLower,
 }
 
 /// How a job ended that no consumer acknowledged; each of them is dead-lettered with its item.

@@ -18,6 +18,7 @@ impl<P> Machine<P> {
         self.arrive(now, fx);
         self.ladder.set_bounds(bounds(&settings));
         self.lanes.set_step(ageing(&settings));
+        self.lanes.shares.set(settings.lane_shares);
         self.tenants.set(settings.tenancy);
         let same = match (self.standing, settings.standing_delay) {
             (Some(delay), Some((target, interval))) => delay.is_set_to(target, interval),

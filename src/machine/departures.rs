@@ -1,11 +1,10 @@
-//! Places that are used or given back, jobs that leave and come back.
+//! Places that are used or given back, jobs that leave.
 
 use std::time::Duration;
 
 use crate::machine::outcome::{Effects, InFlight, JobKey, NotTaken, Place, Queued, Taken};
 use crate::machine::places::{Entry, Standing};
 use crate::machine::queue::Machine;
-use crate::tally::Processed;
 use crate::tick::Tick;
 use crate::words::{Exit, Health, Pressure};
 
@@ -32,9 +31,7 @@ impl<P> Machine<P> {
         };
         let tenant = Some(owner.tenant);
         let weight = self.tenants.get(owner.tenant).weight;
-        let ahead = self
-            .ahead(owner.priority, tenant, weight)
-            .saturating_sub(u128::from(cost));
+        let ahead = self.ahead(owner.priority, tenant, weight, cost);
         let expected_wait = self.wait(self.now, tenant, ahead);
         let depth = self.depth();
         self.count(owner, |count| {
@@ -254,10 +251,6 @@ impl<P> Machine<P> {
             self.eject(key, Exit::Expired, &mut fx.gone);
         }
         self.judge(fx);
-    }
-
-    pub(super) fn processed(&mut self, run: &InFlight, how: Processed) {
-        self.tally.process(how, self.now - run.departed_at);
     }
 
     pub(super) fn in_flight(&self) -> u64 {

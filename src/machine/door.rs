@@ -67,7 +67,7 @@ impl<P> Machine<P> {
             Form::Wait => self.wait_door(ask, depth),
         };
         let weight = ask.tenant.as_ref().map_or(1, |(_, weight)| *weight);
-        let ahead = self.ahead(ask.priority, tenant, weight);
+        let ahead = self.ahead(ask.priority, tenant, weight, 0);
         let ahead = match door {
             Door::No(..) => return door,
             Door::Free => ahead,

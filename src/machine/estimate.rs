@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::machine::door::Form;
 use crate::machine::outcome::Ask;
 use crate::machine::queue::Machine;
+use crate::machine::shares::WHOLE;
 use crate::machine::tenants::TenantId;
 use crate::refusal::{Reason, Refusal};
 use crate::tick::{Fine, Tick};
@@ -12,18 +13,41 @@ use crate::words::Priority;
 
 impl<P> Machine<P> {
     /// Cost that leaves before a newcomer: what is as urgent or more, or, for a tenant that has little of it, its fair
-    /// share of that.
-    pub(super) fn ahead(&self, priority: Priority, tenant: Option<TenantId>, weight: u64) -> u128 {
-        let all: u128 = self.held[priority.index()..].iter().sum();
+    /// share of that. `own` = what it holds already itself.
+    pub(super) fn ahead(
+        &self,
+        priority: Priority,
+        tenant: Option<TenantId>,
+        weight: u64,
+        own: u64,
+    ) -> u128 {
+        let own = u128::from(own);
+        let all = self.held[priority.index()..].iter().sum::<u128>() - own;
         if tenant == Some(TenantId::NONE) {
-            return all;
+            return self.with_shares(priority, all);
         }
-        let depth = tenant.map_or(0, |id| self.tenants.get(id).depth);
+        let depth = tenant.map_or(0, |id| self.tenants.get(id).depth) - own;
         // While it sends what it has and one unit more, each other flow sends as much by weight.
         let share =
             (depth + 1).saturating_mul(self.lanes.weight(priority)) / u128::from(weight.max(1));
         let urgent: u128 = self.held[priority.index() + 1..].iter().sum();
-        all.min(urgent + share)
+        self.with_shares(priority, all.min(urgent + share))
+    }
+
+    /// What leaves before a job with so much ahead of it, with what less urgent lanes take meanwhile by their shares.
+    fn with_shares(&self, priority: Priority, ahead: u128) -> u128 {
+        let (lane, shares) = (priority.index(), &self.lanes.shares);
+        let below = shares.below(lane);
+        if below == 0 {
+            return ahead;
+        }
+        let lanes = (0..lane).filter(|lower| shares.has(*lower));
+        let held: u128 = lanes.map(|lower| self.held[lower]).sum();
+        let taken = match WHOLE.checked_sub(below) {
+            None | Some(0) => held,
+            Some(left) => ((ahead + 1) * below).div_ceil(left),
+        };
+        ahead + held.min(taken)
     }
 
     /// Time until a job starts that has `ahead` units before it. While paused: as if resumed now.

@@ -1,7 +1,8 @@
 //! Which job goes next: the one seam of choice.
 //!
 //! **Between lanes** (one per priority): a job of a lane competes as if it had come `offset` later than it did, so a
-//! less urgent job that has waited longer than the difference of two offsets goes first: no lane starves.
+//! less urgent job that has waited longer than the difference of two offsets goes first: no lane starves. A lane with a
+//! [share](crate::machine::shares) goes first whenever it has earned its next job.
 //!
 //! **Inside a lane**: each tenant's jobs are a flow, first in first out, and flows share by weight over cost:
 //! start-time fair queueing (Goyal, Vin and Cheng, 1996). A flow's next job has a start tag; the smallest goes first,
@@ -14,62 +15,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::machine::order::Order;
-use crate::machine::outcome::JobKey;
-use crate::machine::places::{Entry, List, Places, Standing};
-use crate::machine::tenants::{TenantId, Tenants};
+use crate::machine::flow::{Flow, Lane, virtual_span};
+use crate::machine::outcome::{JobKey, Owner};
+use crate::machine::places::{Entry, Places, Standing};
+use crate::machine::shares::Shares;
+use crate::machine::tenants::{Tenant, TenantId, Tenants};
 use crate::tick::Tick;
-use crate::words::{Priority, WhenFull};
-
-/// Jobs of one tenant in one lane.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow {
-    pub(crate) jobs: List,
-    /// While active: start tag of its next job. While idle: finish tag of its last.
-    tag: u128,
-    /// Weight it takes part with; 0 while it is not active.
-    weight: u64,
-}
-
-impl Flow {
-    pub(crate) const fn new() -> Self {
-        Self {
-            jobs: List::new(),
-            tag: 0,
-            weight: 0,
-        }
-    }
-
-    fn is_active(&self) -> bool {
-        self.weight > 0
-    }
-}
-
-/// One lane.
-#[derive(Debug, Default)]
-struct Lane {
-    active: Order,
-    /// Start tag of the job that left last.
-    virtual_time: u128,
-    /// Weight of its active flows.
-    weight: u128,
-    /// Cost of its ready jobs, those of tenants that are not due included.
-    cost: u128,
-}
-
-impl Lane {
-    /// Takes a flow out of the order; its tag stays where it is.
-    fn retire(&mut self, flow: &mut Flow, id: TenantId) {
-        self.active.remove((flow.tag, id));
-        self.weight -= u128::from(std::mem::take(&mut flow.weight));
-    }
-}
+use crate::words::Priority;
 
 /// The ready jobs, in order.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: [Lane; 4],
     offsets: [Duration; 4],
+    pub(super) shares: Shares,
     /// Tenants that have jobs and used up their own rate.
     resting: BTreeSet<(Tick, TenantId)>,
     ready: usize,
@@ -77,10 +36,11 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// `step` = time in which a full queue drains; see [`offsets`].
-    pub(crate) fn new(step: Duration) -> Self {
+    pub(crate) fn new(step: Duration, shares: [u64; 4]) -> Self {
         Self {
             lanes: std::array::from_fn(|_| Lane::default()),
             offsets: offsets(step),
+            shares: Shares::new(shares),
             resting: BTreeSet::new(),
             ready: 0,
         }
@@ -206,6 +166,7 @@ impl Lanes {
         tenants: &Tenants,
         newest: bool,
     ) -> Option<JobKey> {
+        let reserved = !self.shares.is_off();
         let mut best = None;
         // Most urgent first, so that it wins a tie.
         for lane in (0..self.lanes.len()).rev() {
@@ -216,17 +177,19 @@ impl Lanes {
             let Some(head) = places.head(jobs) else {
                 continue;
             };
+            let key = if newest {
+                places.tail(jobs).unwrap_or(head)
+            } else {
+                head
+            };
+            let cost = || places.get(key).map_or(0, |slot| slot.cost);
+            if reserved && self.shares.affords(lane, cost()) {
+                return Some(key);
+            }
             // Lanes age by their oldest job, whichever of it goes.
             let since = places.get(head).map(|slot| slot.since + self.offsets[lane]);
             if best.is_none_or(|(earliest, _)| since < earliest) {
-                best = Some((
-                    since,
-                    if newest {
-                        places.tail(jobs).unwrap_or(head)
-                    } else {
-                        head
-                    },
-                ));
+                best = Some((since, key));
             }
         }
         best.map(|(_, key)| key)
@@ -247,38 +210,18 @@ impl Lanes {
         heads.min_by_key(|key| places.get(*key).map(|slot| slot.since))
     }
 
-    /// Cost that a newcomer may evict.
-    pub(crate) fn evictable(&self, rule: WhenFull, newcomer: Priority) -> u128 {
-        let lanes = match rule {
-            WhenFull::Refuse => &[],
-            WhenFull::EvictOldest | WhenFull::EvictNewest => &self.lanes[..],
-            WhenFull::EvictLowest => &self.lanes[..=newcomer.index()],
-        };
-        lanes.iter().map(|lane| lane.cost).sum()
+    /// Cost of a lane's jobs that may leave, those of tenants that are not due included.
+    pub(super) fn cost(&self, lane: usize) -> u128 {
+        self.lanes[lane].cost
     }
 
-    /// The job that pays for a newcomer.
-    pub(crate) fn victim<P>(
-        &self,
-        places: &Places<P>,
-        tenants: &Tenants,
-        rule: WhenFull,
-    ) -> Option<JobKey> {
-        let since = |key: &JobKey| places.get(*key).map(|slot| slot.since);
-        let heads = |lane: usize| {
-            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
-            flows.filter_map(|flow| places.head(&flow.jobs))
-        };
-        let tails = |lane: usize| {
-            let flows = tenants.iter().map(move |tenant| &tenant.flows[lane]);
-            flows.filter_map(|flow| places.tail(&flow.jobs))
-        };
-        match rule {
-            WhenFull::Refuse => None,
-            WhenFull::EvictOldest => (0..4).flat_map(heads).min_by_key(since),
-            WhenFull::EvictNewest => (0..4).flat_map(tails).max_by_key(since),
-            WhenFull::EvictLowest => (0..4).find_map(|lane| heads(lane).min_by_key(since)),
-        }
+    /// Corrects what a flow paid for a job that has departed.
+    pub(crate) fn correct(&mut self, tenants: &mut Tenants, owner: Owner, was: u64, is: u64) {
+        let id = owner.tenant;
+        tenants.correct(id, was, is);
+        let Tenant { flows, weight, .. } = tenants.get_mut(id);
+        let lane = owner.priority.index();
+        self.lanes[lane].correct(&mut flows[lane], id, *weight, was, is);
     }
 
     fn flows<'a>(&self, tenants: &'a Tenants, lane: usize) -> impl Iterator<Item = &'a Flow> {
@@ -339,14 +282,14 @@ impl Lanes {
         &mut self,
         places: &mut Places<P>,
         tenants: &mut Tenants,
-        lane: usize,
+        number: usize,
         id: TenantId,
         key: JobKey,
         charge: bool,
     ) {
         let cost = places.get(key).map_or(0, |slot| slot.cost);
-        let flow = &mut tenants.get_mut(id).flows[lane];
-        let lane = &mut self.lanes[lane];
+        let flow = &mut tenants.get_mut(id).flows[number];
+        let lane = &mut self.lanes[number];
         places.unlink(&mut flow.jobs, key);
         lane.cost -= u128::from(cost);
         if !flow.is_active() {
@@ -357,7 +300,7 @@ impl Lanes {
         if charge {
             lane.active.remove((flow.tag, id));
             lane.virtual_time = lane.virtual_time.max(flow.tag);
-            flow.tag += virtual_span(cost, flow.weight);
+            flow.tag = flow.tag.saturating_add(virtual_span(cost, flow.weight));
             if !over {
                 lane.active.insert((flow.tag, id));
             }
@@ -369,6 +312,10 @@ impl Lanes {
             // Whoever comes to an idle lane starts behind the last that left it.
             lane.virtual_time = lane.virtual_time.max(flow.tag);
         }
+        if charge && !self.shares.is_off() {
+            let busy = std::array::from_fn(|lane| !self.lanes[lane].active.is_empty());
+            self.shares.depart(number, cost, busy);
+        }
     }
 }
 
@@ -377,17 +324,3 @@ impl Lanes {
 fn offsets(step: Duration) -> [Duration; 4] {
     [4, 2, 1, 0].map(|steps| step.saturating_mul(steps))
 }
-
-/// Virtual time that a job takes of a flow of this weight.
-fn virtual_span(cost: u64, weight: u64) -> u128 {
-    let span = u128::from(cost) * SCALE;
-    // Nearly all flows have weight 1, and this division is a slow one.
-    if weight == 1 {
-        span
-    } else {
-        span / u128::from(weight)
-    }
-}
-
-/// Virtual time that a unit of cost takes at weight 1: so fine that the largest weight still moves it.
-const SCALE: u128 = 1 << 40;

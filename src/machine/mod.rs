@@ -14,7 +14,8 @@
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
 //! - [`departures`] places that are used, jobs that leave
-//! - [`settling`] what becomes of a job in flight
+//! - [`settling`] jobs that end or come back
+//! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
@@ -25,6 +26,7 @@ mod control;
 mod departures;
 mod door;
 mod estimate;
+mod flow;
 mod held;
 mod lanes;
 mod line;
@@ -36,8 +38,10 @@ mod places;
 mod queue;
 mod settings;
 mod settling;
+mod shares;
 mod tenants;
 mod upkeep;
+mod victims;
 
 #[cfg(test)]
 mod tests;

@@ -77,7 +77,7 @@ impl<P> Machine<P> {
             ladder: Ladder::new(bounds(&settings)),
             standing: standing(&settings),
             places: Places::new(),
-            lanes: Lanes::new(ageing(&settings)),
+            lanes: Lanes::new(ageing(&settings), settings.lane_shares),
             tenants: Tenants::new(settings.tenancy),
             line: Line::default(),
             expiries: BTreeSet::new(),

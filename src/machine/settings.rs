@@ -71,6 +71,7 @@ pub(crate) struct Spec {
     pub(crate) newest_first: bool,
     pub(crate) slow_start: Option<Duration>,
     pub(crate) retry_budget: Option<(f64, Rate)>,
+    pub(crate) lane_shares: [f64; 4],
     pub(crate) tenancy: Tenancy,
     /// Shares of tenants that have another than 1.
     pub(crate) weights: HashMap<Key, u64>,
@@ -102,6 +103,8 @@ pub(crate) struct Settings {
     pub(crate) newest_first: bool,
     pub(crate) slow_start: Option<Duration>,
     pub(crate) retries: Option<Allowance>,
+    /// What lanes get at least of the departures, in millionths.
+    pub(crate) lane_shares: [u64; 4],
     pub(crate) tenancy: Tenancy,
     pub(crate) grain: Duration,
     pub(crate) name: Option<Arc<str>>,
@@ -127,6 +130,7 @@ impl Spec {
             newest_first: false,
             slow_start: None,
             retry_budget: None,
+            lane_shares: [0.0; 4],
             tenancy: Tenancy::default(),
             weights: HashMap::new(),
             grain,
@@ -182,6 +186,7 @@ impl Spec {
             newest_first: self.newest_first,
             slow_start: self.slow_start,
             retries: self.checked_retries()?,
+            lane_shares: self.checked_shares()?,
             tenancy: self.checked_tenancy(max_depth)?,
             grain: self.grain,
             name: self.name.clone(),
@@ -208,6 +213,27 @@ impl Spec {
             share_ppm: (share * 1e6).round() as u64,
             at_least,
         }))
+    }
+
+    fn checked_shares(&self) -> Result<[u64; 4], BuildError> {
+        for share in self.lane_shares {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(BuildError::setting(
+                    "lane_share",
+                    share,
+                    "must be from 0 to 1",
+                ));
+            }
+        }
+        let shares = self.lane_shares.map(|share| (share * 1e6).round() as u64);
+        let all: u64 = shares.iter().sum();
+        // A millionth for each that was rounded up.
+        if all > 1_000_002 {
+            let sum = all as f64 / 1e6;
+            let rule = "all shares together must not be above 1";
+            return Err(BuildError::setting("lane_share", sum, rule));
+        }
+        Ok(shares)
     }
 
     fn checked_tenancy(&self, max_depth: u64) -> Result<Tenancy, BuildError> {

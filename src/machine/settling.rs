@@ -1,4 +1,4 @@
-//! What becomes of a job in flight: it ends, or it goes back.
+//! Jobs in flight that end, come back, or cost other than was thought.
 
 use std::time::Duration;
 
@@ -89,8 +89,12 @@ impl<P> Machine<P> {
     pub(crate) fn settle_cost(&mut self, now: Tick, run: &mut InFlight, actual: u64) {
         self.now = self.now.max(now);
         let charged = std::mem::replace(&mut run.charged, actual);
+        let owner = run.owner;
+        self.lanes
+            .correct(&mut self.tenants, owner, charged, actual);
         if let Some(schedule) = &mut self.schedule {
-            schedule.correct(self.now, charged, actual);
+            let latest = self.last_departure == Some(run.departed_at);
+            schedule.correct(self.now, charged, actual, latest);
         }
     }
 
@@ -151,5 +155,9 @@ impl<P> Machine<P> {
             self.expiries.insert((expires_at, key));
         }
         key
+    }
+
+    fn processed(&mut self, run: &InFlight, how: Processed) {
+        self.tally.process(how, self.now - run.departed_at);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::ledger::Ledger;
-use crate::machine::lanes::Flow;
+use crate::machine::flow::Flow;
 use crate::machine::settings::Tenancy;
 use crate::rate::Rate;
 use crate::tick::{Fine, Tick};
@@ -142,6 +142,18 @@ impl Tenants {
         let tenant = self.get_mut(id);
         tenant.due = tenant.due.max(Fine::at(now)).plus(interval.times(cost));
         Some(tenant.due.ceil())
+    }
+
+    /// Corrects what a departure was charged; one that rests already is due when it was.
+    pub(crate) fn correct(&mut self, id: TenantId, was: u64, is: u64) {
+        let Some(interval) = self.interval.filter(|_| id != TenantId::NONE) else {
+            return;
+        };
+        let tenant = self.get_mut(id);
+        tenant.due = match is.checked_sub(was) {
+            Some(more) => tenant.due.plus(interval.times(more)),
+            None => tenant.due.minus(interval.times(was - is)),
+        };
     }
 
     /// When a tenant's next departure is due.

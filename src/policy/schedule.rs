@@ -99,12 +99,21 @@ impl Schedule {
     }
 
     /// Corrects the charge of an earlier departure; a refund goes no further than what may be owed.
-    pub(crate) fn correct(&mut self, now: Tick, charged: u64, actual: u64) {
+    ///
+    /// The peak meter gives back only what the `latest` departure was charged too much: what it was charged for earlier
+    /// ones has been waited for already, and giving that back would make a salvo.
+    pub(crate) fn correct(&mut self, now: Tick, charged: u64, actual: u64, latest: bool) {
         let Pace {
             interval,
+            peak_interval,
             allowance,
             ..
         } = self.pace;
+        self.peak = match actual.checked_sub(charged) {
+            Some(more) => self.peak.plus(peak_interval.times(more)),
+            None if latest => self.peak.minus(peak_interval.times(charged - actual)),
+            None => self.peak,
+        };
         let floor = Fine::at(now).minus(allowance).min(self.sustained);
         self.sustained = match actual.checked_sub(charged) {
             Some(more) => self.sustained.plus(interval.times(more)),

@@ -19,6 +19,8 @@ mod line;
 mod linger;
 #[cfg(feature = "metrics")]
 mod measured;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod offer;
 pub(crate) mod paced;
 mod parcel;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::builder::Builder;
 use crate::key::Key;
 use crate::rate::Rate;
+use crate::words::Priority;
 
 impl Builder {
     /// Share of a tenant among those that have jobs waiting; every other tenant has 1.
@@ -41,6 +42,17 @@ impl Builder {
     /// dealt 8 of 64 flows which they share, and join the one with the least work.
     pub fn max_tenants(mut self, tenants: u64) -> Self {
         self.spec.tenancy.max_tenants = tenants;
+        self
+    }
+
+    /// Share of the departures, in cost, that a lane gets at least while it has jobs that may leave, however urgent the
+    /// others are. From 0 to 1, and all lanes together at most 1.
+    ///
+    /// Default 0 for each: the less urgent wait until they have aged, which takes up to four times the time in which a
+    /// full queue drains. Higher keeps a lane moving through a flood above it; the more urgent get what is left. A lane
+    /// that was idle has earned nothing, and over any time it is short of its share by a few of the largest jobs at most.
+    pub fn lane_share(mut self, priority: Priority, share: f64) -> Self {
+        self.spec.lane_shares[priority.index()] = share;
         self
     }
 

@@ -171,10 +171,7 @@ async fn a_hierarchy_stands_at_the_edge_as_well() {
 fn denied_is_an_error_that_threads_share() {
     fn check<E: std::error::Error + Send + Sync + 'static>() {}
     check::<Denied<std::cell::Cell<u8>>>();
-    fn futures_are_send<A: sluicegate::Admission<Context = ()>>(gate: &Gate<A, u8>)
-    where
-        A: Sync,
-    {
+    fn futures_are_send<A: sluicegate::Admission<Context = ()>>(gate: &Gate<A, u8>) {
         fn send<F: Send>(_: F) {}
         send(gate.send(&(), 1));
         send(gate.offer(&(), 1).send());

@@ -49,7 +49,8 @@ pub(super) fn random_spec(dice: &mut Dice) -> Spec {
         WhenFull::EvictOldest,
         WhenFull::EvictNewest,
         WhenFull::EvictLowest,
-    ][dice.roll(4) as usize];
+        WhenFull::EvictLower,
+    ][dice.roll(5) as usize];
     if dice.chance(30) {
         spec.max_wait = None;
         spec.standing_delay = Some((Duration::from_millis(5), Duration::from_millis(100)));
@@ -62,6 +63,9 @@ pub(super) fn random_spec(dice: &mut Dice) -> Spec {
             .chance(30)
             .then(|| Rate::per_second(1 + dice.roll(100)));
         (spec.tenancy.shared_flows, spec.tenancy.hand) = (4, 2);
+    }
+    if dice.chance(30) {
+        spec.lane_shares = std::array::from_fn(|_| dice.roll(6) as f64 / 20.0);
     }
     spec.newest_first = dice.chance(30);
     spec.slow_start = dice

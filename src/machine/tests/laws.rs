@@ -22,7 +22,8 @@ fn specs() -> impl Strategy<Value = Spec> {
         Just(WhenFull::Refuse),
         Just(WhenFull::EvictOldest),
         Just(WhenFull::EvictNewest),
-        Just(WhenFull::EvictLowest)
+        Just(WhenFull::EvictLowest),
+        Just(WhenFull::EvictLower)
     ];
     (
         prop_oneof![Just(1_u64), 2..5_u64, 5..40_u64],

@@ -194,7 +194,11 @@ impl Run {
             }
             16 | 17 if !self.flight.is_empty() => {
                 let at = self.dice.roll(self.flight.len() as u64) as usize;
-                let (item, run) = self.flight.swap_remove(at);
+                let (item, mut run) = self.flight.swap_remove(at);
+                if self.dice.chance(20) {
+                    let actual = self.dice.roll(30);
+                    self.machine.settle_cost(now, &mut run, actual);
+                }
                 self.finish(now, item, run, &mut fx);
             }
             18 => match self.dice.roll(12) {
@@ -209,12 +213,22 @@ impl Run {
                 }
                 4 => self.adapt(now, &mut fx),
                 5 => self.machine.strained(),
+                6 => self.ramp(now, &mut fx),
                 _ => self.machine.advance(now, &mut fx),
             },
             _ => self.machine.advance(now, &mut fx),
         }
         self.absorb(fx);
         self.check();
+    }
+
+    fn ramp(&mut self, now: Tick, fx: &mut Effects<u64>) {
+        if self.spec.rate.is_some() {
+            self.spec.rate = Some(Rate::per_second(1 + self.dice.roll(5000)));
+        }
+        let over = Duration::from_millis(self.dice.roll(3000));
+        let settings = self.spec.resolve().expect("marks are set by hand");
+        self.machine.ramp(now, settings, over, fx);
     }
 
     fn adapt(&mut self, now: Tick, fx: &mut Effects<u64>) {

@@ -1,13 +1,16 @@
 //! The machine driven by invented instants.
 
+mod costs;
 mod departing;
 mod dice;
 mod door;
 mod ending;
 mod fair;
 mod laws;
+mod metastable;
 mod million;
 mod pacing;
+mod shares;
 
 use std::time::Duration;
 
