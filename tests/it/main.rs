@@ -1,6 +1,10 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod chart;
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "config")]
+mod config;
 mod gate;
 mod held;
 mod layering;
