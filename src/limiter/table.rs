@@ -13,7 +13,6 @@ use crate::tick::Tick;
 
 /// What happens to a new key when a keyed limiter holds as many as it may, and none of those it visits is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum WhenKeysFull {
     /// New keys share one state between them, under the limit of a single key.
     #[default]
