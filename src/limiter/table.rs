@@ -185,7 +185,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Shards of a small table, so that threads do not meet.
 const FEWEST_SHARDS: u64 = 16;
 
-#[cfg(test)]
+#[cfg(all(test, not(sluicegate_loom)))]
 mod tests {
     use super::*;
     use crate::limiter::shard::{MOST, VISITS};
