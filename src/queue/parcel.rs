@@ -49,7 +49,7 @@ pub(crate) struct Extras {
 impl Extras {
     /// What a job on these terms has, if anything.
     pub(crate) fn of(terms: &Terms) -> Option<Box<Self>> {
-        if terms.is_plain() {
+        if terms.is_plain() && terms.tenant_key().is_none() {
             None
         } else {
             Some(Box::new(Self {
@@ -57,6 +57,11 @@ impl Extras {
                 ..Self::default()
             }))
         }
+    }
+
+    /// Whether a tenant is all there is to keep.
+    pub(crate) fn is_tenant_only(&self) -> bool {
+        self.terms.is_plain() && self.ticket.is_none()
     }
 
     /// As [`of`](Self::of), with somebody waiting for the end.
