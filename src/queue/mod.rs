@@ -77,7 +77,7 @@ mod job;
 mod keep;
 mod line;
 mod linger;
-#[cfg(feature = "metrics")]
+#[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 mod measured;
 #[cfg(all(test, sluicegate_loom))]
 mod models;
