@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::account::{Account, Refusals};
 use crate::database::{Database, Order};
-use crate::held::{Departure, rate_held};
+use crate::held::{CATCH_UP, Departure, rate_held};
 use crate::measure::Measure;
 
 /// What travels through the queue.
@@ -65,6 +65,9 @@ pub(crate) async fn run(
         // A second of work may wait: whoever comes on top of that hears when to come again.
         .max_depth(rate_set)
         .max_in_flight(MAX_IN_FLIGHT)
+        // Other programs make the machine stall: what was due meanwhile is made up for, but in no salvo.
+        .catch_up(rate_set * CATCH_UP.as_secs())
+        .catch_up_pace(CATCH_UP_PACE)
         .max_attempts(MOST_ATTEMPTS)
         .clock(TokioClock)
         .build::<Write>()?;
@@ -230,8 +233,10 @@ async fn join(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// Writers at once: SQLite lets one in, and a few may get ready; with one more than needed on a machine that stalls.
+/// Writers at once: SQLite lets one in, and a few may get ready.
 pub(crate) const MAX_IN_FLIGHT: u64 = 4;
+/// Twice the rate is still within what the database can do, and works off what is owed where stalls are many.
+const CATCH_UP_PACE: f64 = 2.0;
 /// Jobs that a producer may offer at once after a pause.
 const EDGE_BURST: u64 = 4;
 const CONSUMERS: usize = 8;

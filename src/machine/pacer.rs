@@ -49,6 +49,7 @@ impl<P> Machine<P> {
     }
 
     /// Times that the rate has moved by itself.
+    #[cfg(test)]
     pub(crate) fn rate_changes(&self) -> u64 {
         self.pacer.changes
     }

@@ -5,6 +5,7 @@ mod chart;
 mod cli;
 #[cfg(feature = "config")]
 mod config;
+mod contract;
 mod gate;
 mod held;
 mod layering;
