@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use super::core::Core;
 use super::dead_letters::DeadLetter;
+use super::journal::{Journal, News};
 use super::parcel::{Extras, Parcel};
 use super::state::letter;
 use super::wakers::{Shield, Wakers};
@@ -26,6 +27,8 @@ pub(crate) struct After<T> {
     pub(crate) unwatched: Vec<Watch>,
     /// Wakers that were replaced: their drop is foreign code.
     stale: Wakers,
+    /// Changes of state to be told.
+    pub(crate) news: Vec<News>,
     /// Whether letters were announced to the outlet.
     pub(crate) posted: bool,
     pub(crate) start: bool,
@@ -44,6 +47,7 @@ impl<T> After<T> {
             ended: Vec::new(),
             unwatched: Vec::new(),
             stale: Wakers::new(),
+            news: Vec::new(),
             posted: false,
             start: false,
             closed: false,
@@ -67,7 +71,9 @@ impl<T> After<T> {
         exit: Exit,
         cause: Option<Box<dyn Error + Send + Sync>>,
     ) {
-        let Parcel { item, extras } = parcel;
+        let Parcel { item, mut extras } = parcel;
+        // The latest cause is the one that counts.
+        let cause = cause.or_else(|| extras.as_mut().and_then(|extras| extras.cause.take()));
         let (waited, attempts) = (run.waited, run.attempt);
         self.letters.push((
             DeadLetter {
@@ -98,6 +104,7 @@ impl<T> After<T> {
         if let Some((sequence, pressure)) = self.publish {
             shield.call(|| core.publish(sequence, pressure));
         }
+        let lost = core.outlet.lost();
         let letters = self
             .letters
             .into_iter()
@@ -109,6 +116,9 @@ impl<T> After<T> {
         }
         for (extras, exit) in self.ended {
             end(Some(extras), exit, &mut shield);
+        }
+        for news in self.news {
+            shield.call(|| news.tell());
         }
         if self.posted {
             core.outlet.done();
@@ -123,6 +133,10 @@ impl<T> After<T> {
             shield.call(|| core.drained.cancel());
         }
         shield.call(|| drop((self.unwatched, self.stale)));
+        if Journal::is_on() && core.outlet.lost() != lost {
+            // Letters were lost with the lock released: only another step sees it.
+            shield.call(|| core.step(|_, _, _| ()));
+        }
         shield.finish();
     }
 
@@ -133,6 +147,7 @@ impl<T> After<T> {
             && self.ended.is_empty()
             && self.unwatched.is_empty()
             && self.stale.is_empty()
+            && self.news.is_empty()
             && !(self.start || self.closed || self.drained || self.over)
     }
 }

@@ -84,7 +84,8 @@ impl Terms {
         self
     }
 
-    /// Time that the job takes once started: it is not started if it could not end before it expires. Default zero.
+    /// Time that the job takes once started: it is not started if it could not end before it expires, whether by the
+    /// queue's expiry or its own, and is refused at once where it never could. Default zero.
     pub const fn run_estimate(mut self, takes: Duration) -> Self {
         self.run_estimate = Some(takes);
         self
