@@ -1,8 +1,11 @@
 //! Backpressure-aware async queue and admission control.
 
 mod clock;
+#[cfg(feature = "config")]
+pub mod config;
 mod decision;
 mod error;
+mod gate;
 mod key;
 mod ledger;
 mod limiter;
@@ -13,6 +16,8 @@ mod policy;
 pub mod queue;
 mod rate;
 mod refusal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sync;
 mod tally;
 #[cfg(feature = "metrics")]
@@ -26,10 +31,11 @@ pub use clock::FastClock;
 pub use clock::{Clock, ManualClock, TokioClock};
 pub use decision::{Decision, Limited, Verdict};
 pub use error::{AcquireError, BuildError, LimitError, RateError};
+pub use gate::{Cause, Denied, Gate, GateOffer};
 pub use key::{IntoKey, Key};
 pub use limiter::{
-    Admission, Charge, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder, Local,
-    RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder,
+    Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
 };
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,

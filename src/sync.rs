@@ -73,11 +73,12 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// What a static may hold: std's types in every build, never modelled.
+/// What a static may hold, or a closure may touch that runs under a lock of somebody else: std's types in every build,
+/// never modelled.
 pub(crate) mod process {
     use std::sync::PoisonError;
 
-    pub(crate) use std::sync::atomic::AtomicBool;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use std::sync::{Condvar, MutexGuard};
 
     /// Lock of a static, entered even if it is poisoned.

@@ -96,6 +96,7 @@ impl Fine {
     }
 
     /// First whole nanosecond that is not before this instant.
+    #[inline]
     pub(crate) fn ceil(self) -> Tick {
         let whole = (self.0 >> 64) as u64;
         Tick(if self.0 as u64 == 0 {
@@ -106,20 +107,52 @@ impl Fine {
     }
 
     /// This span as a duration, rounded up to a whole nanosecond.
+    #[inline]
     pub(crate) fn duration(self) -> Duration {
         Duration::from_nanos(self.ceil().0)
     }
 
+    #[inline]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
+    #[inline]
     pub(crate) fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
+    #[inline]
     pub(crate) fn times(self, n: u64) -> Self {
         Self(self.0.saturating_mul(u128::from(n)))
+    }
+
+    /// How often `unit` goes into this span, at most 2^64 - 1 times; a unit of zero counts as the least there is.
+    ///
+    /// A division of 128 bits costs as much as the whole rest of a decision, so the leading 64 bits are divided and the
+    /// quotient is put right, wherever they hold enough of the unit.
+    #[inline]
+    pub(crate) fn over(self, unit: Self) -> u64 {
+        let unit = unit.0.max(1);
+        if self.0 < unit {
+            return 0;
+        }
+        let shift = 64_u32.saturating_sub(self.0.leading_zeros());
+        let (span, divisor) = ((self.0 >> shift) as u64, (unit >> shift) as u64);
+        if divisor >> 32 == 0 {
+            return u64::try_from(self.0 / unit).unwrap_or(u64::MAX);
+        }
+        // The divisor is cut off by less than 2^-32 of it, and the quotient is below 2^32: it is off by one at most,
+        // upwards; what the span lost makes it one too low at most.
+        let quotient = span / divisor;
+        let product = unit.wrapping_mul(u128::from(quotient));
+        if product > self.0 {
+            quotient - 1
+        } else if self.0 - product >= unit {
+            quotient + 1
+        } else {
+            quotient
+        }
     }
 
     /// `self * numerator / denominator` without losing bits that matter: the product is split, so that it cannot
@@ -166,6 +199,21 @@ mod tests {
         assert_eq!(Fine(1).ceil(), Tick::from_nanos(1));
         assert_eq!(Fine::from_nanos(7).ceil(), Tick::from_nanos(7));
         assert_eq!(Fine(u128::MAX).ceil(), Tick::MAX);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_short_division_is_exact(span in 0..=u128::MAX, unit in 1..=u128::MAX, cut in 0..128_u32, short in 0..128_u32) {
+            let (span, unit) = (Fine(span >> cut), Fine((unit >> short).max(1)));
+            let exact = u64::try_from(span.0 / unit.0).unwrap_or(u64::MAX);
+            proptest::prop_assert_eq!(span.over(unit), exact);
+            // Around whole multiples, where an error of one would show.
+            let whole = Fine(unit.0.saturating_mul(u128::from(exact >> 1).max(1)));
+            for near in [whole.0.saturating_sub(1), whole.0, whole.0.saturating_add(1)] {
+                let exact = u64::try_from(near / unit.0).unwrap_or(u64::MAX);
+                proptest::prop_assert_eq!(Fine(near).over(unit), exact);
+            }
+        }
     }
 
     #[test]

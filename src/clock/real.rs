@@ -68,6 +68,7 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
+    #[cfg(feature = "quanta")]
     /// Real time, whatever a runtime's paused time says.
     pub(super) fn real_now(&self) -> Tick {
         self.tick(Instant::now())

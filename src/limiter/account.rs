@@ -49,7 +49,7 @@ impl Account {
         account
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self, now: Tick, cost: u64) -> Decision {
         match self.word.check(now, cost) {
             Some(decision) => decision,

@@ -78,13 +78,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         let now = self.shared.clock.now();
         let mut shard = table.lock(hash);
         let now = shard.clamp(now);
-        let limit = own.unwrap_or(shard.limit);
         if shard.has_lines() {
             drop(shard);
             let key = key.to_owned();
             return keyed_line::check(&self.shared, hash, key, own, (now, cost, keep));
         }
-        if let Some(decision) = shard.check(hash, key, &limit, (now, cost, keep)) {
+        if let Some(decision) = shard.check(hash, key, own.as_ref(), (now, cost, keep)) {
             return decision;
         }
         drop(shard);

@@ -28,5 +28,5 @@ pub use keyed_builder::KeyedLimiterBuilder;
 pub use local::Local;
 pub use reservation::Reservation;
 pub use ruling::Ruling;
-pub use store::{Admission, Charge, Store};
+pub use store::{Admission, Charge, Deciding, Store};
 pub use table::WhenKeysFull;

@@ -100,37 +100,27 @@ impl<K: Hash + Eq> Shard<K> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let same = |entry: &Entry<K>| entry.key.borrow() == key;
-        let entry = match self.table.find_mut(hash, same) {
-            Some(entry) => entry,
-            None if self.old.is_empty() => return None,
-            None => self.old.find_mut(hash, same)?,
-        };
-        Some((&mut entry.cell, &mut self.slab))
+        let cell = find(&mut self.table, &mut self.old, hash, key)?;
+        Some((cell, &mut self.slab))
     }
 
-    /// Decides about a key that is known; `None` if it is not.
-    #[inline]
+    /// Decides about a key that is known, by its own limit or that of all; `None` if it is not.
+    #[inline(always)] // Else the numbers that the caller does not ask for are worked out all the same.
     pub(crate) fn check<Q>(
         &mut self,
         hash: u64,
         key: &Q,
-        limit: &Limit,
+        own: Option<&Limit>,
         (now, cost, keep): (Tick, u64, Keep),
     ) -> Option<Decision>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let (cell, slab) = self.cell(hash, key)?;
+        let limit = own.unwrap_or(&self.limit);
+        let cell = find(&mut self.table, &mut self.old, hash, key)?;
         let (Some(core), Some(tat)) = (limit.bucket(), cell.bucket(limit)) else {
-            return Some(with_state(cell, slab, limit, now, |state| {
-                let decision = peek(limit, state, now, cost, keep);
-                if decision.is_granted() {
-                    limit.charge(state, decision.at, cost);
-                }
-                decision
-            }));
+            return Some(check_state(cell, &mut self.slab, limit, (now, cost, keep)));
         };
         let kept = match keep {
             Keep::Nothing => 0,
@@ -140,8 +130,8 @@ impl<K: Hash + Eq> Shard<K> {
         let tat = tat.min(Fine::at(now).plus(core.tolerance()));
         let decision = core.judge(tat, now, cost, kept);
         if decision.is_granted() && !cell.set_bucket(core.charged(tat, now, cost)) {
-            with_state(cell, slab, limit, now, |state| {
-                limit.charge(state, now, cost)
+            with_state(cell, &mut self.slab, limit, now, |state| {
+                limit.charge(state, now, cost);
             });
         }
         Some(decision)
@@ -212,8 +202,13 @@ impl<K: Hash + Eq> Shard<K> {
         }
     }
 
-    /// Visits a few slots: forgets who is idle, moves who is in use to a table of the right size.
-    pub(crate) fn tidy(&mut self, now: Tick, hasher: &RandomState, forgotten: &mut Forgotten<K>) {
+    /// Visits a few slots: forgets who was idle at `idle_at`, moves who is in use to a table of the right size.
+    pub(crate) fn tidy(
+        &mut self,
+        idle_at: Tick,
+        hasher: &RandomState,
+        forgotten: &mut Forgotten<K>,
+    ) {
         self.start_move();
         let moving = !self.old.is_empty();
         let (slots, mut target) = match moving {
@@ -230,7 +225,7 @@ impl<K: Hash + Eq> Shard<K> {
             };
             let Entry { key, cell } = slot.get();
             // Who is waited for stays: its line stands before the state.
-            if cell.is_idle(&self.slab, now) && !self.lines.contains_key(key) {
+            if cell.is_idle(&self.slab, idle_at) && !self.lines.contains_key(key) {
                 let (entry, _) = slot.remove();
                 entry.cell.unpack(&mut self.slab);
                 forgotten.push(entry.key);
@@ -289,6 +284,43 @@ impl<K: Hash + Eq> Shard<K> {
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= MOST
     }
+}
+
+/// Finds a key where it is (S1).
+#[inline]
+fn find<'a, K, Q>(
+    table: &'a mut HashTable<Entry<K>>,
+    old: &'a mut HashTable<Entry<K>>,
+    hash: u64,
+    key: &Q,
+) -> Option<&'a mut Cell>
+where
+    K: Borrow<Q>,
+    Q: Eq + ?Sized,
+{
+    let same = |entry: &Entry<K>| entry.key.borrow() == key;
+    let entry = match table.find_mut(hash, same) {
+        Some(entry) => entry,
+        None if old.is_empty() => return None,
+        None => old.find_mut(hash, same)?,
+    };
+    Some(&mut entry.cell)
+}
+
+/// Decides by a state that has to be taken out of its cell.
+fn check_state(
+    cell: &mut Cell,
+    slab: &mut Slab,
+    limit: &Limit,
+    (now, cost, keep): (Tick, u64, Keep),
+) -> Decision {
+    with_state(cell, slab, limit, now, |state| {
+        let decision = peek(limit, state, now, cost, keep);
+        if decision.is_granted() {
+            limit.charge(state, decision.at, cost);
+        }
+        decision
+    })
 }
 
 /// Judges a state by the limit, as it stands or keeping half.

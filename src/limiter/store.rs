@@ -161,6 +161,12 @@ impl Deciding {
     pub(super) fn new(decide: impl FnOnce() -> Ruling + Send + 'static) -> Self {
         Self(Some(Box::new(decide)))
     }
+
+    /// Decides without a task.
+    pub(crate) fn now(mut self) -> Ruling {
+        let decide = self.0.take().expect("it has not been polled yet");
+        decide()
+    }
 }
 
 impl Future for Deciding {

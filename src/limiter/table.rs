@@ -83,7 +83,12 @@ impl<K: Hash + Eq> Table<K> {
         forgotten: &mut Forgotten<K>,
     ) -> bool {
         let before = forgotten.len();
-        shard.tidy(now, &self.hasher, forgotten);
+        // A key that has only just become idle may well come again; while there is room it is kept for a while.
+        let idle_at = match self.len() < self.max {
+            true => now.before(GRACE),
+            false => now,
+        };
+        shard.tidy(idle_at, &self.hasher, forgotten);
         let gone = (forgotten.len() - before) as u64;
         // Relaxed: the count guards nothing but itself.
         self.count.fetch_sub(gone, Ordering::Relaxed);
@@ -113,7 +118,7 @@ impl<K: Hash + Eq> Table<K> {
         let now = shard.clamp(now);
         let limit = own.unwrap_or(shard.limit);
         let asked = (now, cost, keep);
-        if let Some(decision) = shard.check(hash, &key, &limit, asked) {
+        if let Some(decision) = shard.check(hash, &key, own.as_ref(), asked) {
             return decision;
         }
         let mut state = limit.start(now);
@@ -176,6 +181,8 @@ impl<K: Hash + Eq> Table<K> {
 
 /// Keys of a shard when all are in use: three quarters of 16,384 slots, with room to purge without growing.
 const PER_SHARD: u64 = 12_000;
+/// How long idle keys are kept while there is room: rather than made anew for each call of one that comes often.
+const GRACE: Duration = Duration::from_secs(1);
 /// Shards of a small table, so that threads do not meet.
 const FEWEST_SHARDS: u64 = 16;
 

@@ -76,6 +76,7 @@ impl Scale {
     }
 
     /// Nanoseconds after `base` within which instants fit the word.
+    #[inline]
     const fn reach(self) -> u64 {
         REACH >> self.fraction
     }
@@ -89,6 +90,7 @@ impl Scale {
     }
 
     /// Units of the word as time, rounded up to a nanosecond.
+    #[inline]
     const fn duration(self, units: u64) -> Duration {
         let mask = (1 << self.fraction) - 1;
         Duration::from_nanos((units >> self.fraction) + (units & mask != 0) as u64)
@@ -111,7 +113,7 @@ impl Word {
     }
 
     /// Decides without the lock; `None` if that takes the lock.
-    #[inline]
+    #[inline(always)] // Else the numbers that the caller does not ask for are worked out all the same.
     pub(crate) fn check(&self, now: Tick, cost: u64) -> Option<Decision> {
         // Acquire pairs with the release that opened the word: what it is read by is there.
         let mut word = self.word.load(Ordering::Acquire);
@@ -207,7 +209,7 @@ impl Word {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self) -> Reading {
         Reading {
             base: self.base.load(Ordering::Acquire),
@@ -223,7 +225,7 @@ impl Word {
 
 impl Scale {
     /// The numbers around a verdict that leaves the bucket `lead` ahead.
-    #[inline]
+    #[inline(always)]
     fn decision(self, at: Tick, verdict: Verdict, lead: u64) -> Decision {
         let left = self.tolerance.saturating_sub(lead);
         let missing = self.interval.saturating_sub(left);

@@ -55,9 +55,9 @@ impl Line {
         self.standing.len() as u64
     }
 
-    /// Nobody is here, not even one who was refused and has not heard of it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+    /// Somebody is here, if only one who was refused and has not heard of it.
+    pub(crate) fn has_anybody(&self) -> bool {
+        !self.waiters.is_empty()
     }
 
     /// Cost of the offers standing in line.

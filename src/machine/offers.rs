@@ -82,6 +82,26 @@ impl<P> Machine<P> {
         }
     }
 
+    /// Refuses and counts an offer that would be refused now; `None`, uncounted, if it would not be.
+    pub(crate) fn refuse_hopeless(
+        &mut self,
+        now: Tick,
+        ask: &Ask,
+        try_form: bool,
+        fx: &mut Effects<P>,
+    ) -> Option<Refusal> {
+        self.arrive(now, fx);
+        let form = if try_form { Form::Try } else { Form::Wait };
+        match self.door(self.now, ask, form) {
+            Door::No(reason, excess) => {
+                let owner = self.owner(ask);
+                self.count(owner, |count| count.offered += 1);
+                Some(self.turn_away(ask, owner, form, reason, excess))
+            }
+            Door::Free | Door::Evict(_) | Door::Line => None,
+        }
+    }
+
     /// Counts an offer that is refused before it reaches the door.
     pub(crate) fn refuse(&mut self, now: Tick, ask: &Ask, reason: Reason) -> Refusal {
         self.now = self.now.max(now);

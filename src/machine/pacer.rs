@@ -99,6 +99,11 @@ impl<P> Machine<P> {
         Ok(())
     }
 
+    /// Whether outcomes move the rate.
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.pacer.follower.is_some()
+    }
+
     /// The downstream says that it is strained.
     pub(crate) fn strained(&mut self) {
         if let Some(follower) = &mut self.pacer.follower {

@@ -169,6 +169,7 @@ impl<P> Machine<P> {
             .map(|slot| now.max(self.now) - slot.since)
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn last_departure(&self) -> Option<Tick> {
         self.last_departure
     }

@@ -47,7 +47,7 @@ impl<P> Machine<P> {
         if let Some((at, _)) = self.delayed.first() {
             sooner(Some(*at));
         }
-        if !self.line.is_empty() {
+        if self.line.has_anybody() {
             sooner(self.line.next_event());
         }
         if let Some(budget) = &self.budget {

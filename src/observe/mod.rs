@@ -37,7 +37,34 @@
 //! lie in memory; tests that install one each had best give their queues names of their own.
 //!
 //! # Metrics
-//! TABLE
+//! | name | kind | unit | labels | meaning |
+//! |---|---|---|---|---|
+//! | `sluicegate_queue_offered_total` | counter | jobs | `queue` | Offers made, each counted at its first poll. |
+//! | `sluicegate_queue_enqueued_total` | counter | jobs | `queue` | Offers that got a place. |
+//! | `sluicegate_queue_rejected_total` | counter | jobs | `queue`; `reason` = full, overloaded, waiters_full, too_late, timed_out, too_costly, cancelled, paused, closed | Offers refused at the door or in the line, by reason. |
+//! | `sluicegate_queue_withdrawn_total` | counter | jobs | `queue` | Offers given up by their producers while they stood in line. |
+//! | `sluicegate_queue_drained_total` | counter | jobs | `queue` | Departures: jobs handed to a consumer, every retry anew. |
+//! | `sluicegate_queue_acked_total` | counter | jobs | `queue` | Jobs that were done. |
+//! | `sluicegate_queue_failed_total` | counter | jobs | `queue` | Jobs that failed for good. |
+//! | `sluicegate_queue_dropped_total` | counter | jobs | `queue`; `reason` = expired, evicted, cancelled, abandoned, returned | Jobs that got a place and ended neither done nor failed, by what became of them. |
+//! | `sluicegate_queue_requeued_total` | counter | jobs | `queue` | Times that a job went back into the queue for another attempt. |
+//! | `sluicegate_queue_dead_letters_lost_total` | counter | jobs | `queue` | Dead letters dropped because nobody read them in time. |
+//! | `sluicegate_queue_depth` | gauge | cost | `queue` | Cost of what is queued, waits for a retry, or is reserved. |
+//! | `sluicegate_queue_capacity` | gauge | cost | `queue` | Bound of the depth. |
+//! | `sluicegate_queue_waiting` | gauge | jobs | `queue` | Offers standing in line at the door. |
+//! | `sluicegate_queue_reserved` | gauge | jobs | `queue` | Places that are paid for and not used yet. |
+//! | `sluicegate_queue_queued` | gauge | jobs | `queue` | Jobs queued or waiting for a retry. |
+//! | `sluicegate_queue_in_flight` | gauge | jobs | `queue` | Jobs handed out and not settled. |
+//! | `sluicegate_queue_paused` | gauge |  | `queue` | Whether departures are held: 1 or 0. |
+//! | `sluicegate_queue_pressure` | gauge |  | `queue` | State of the ladder: 0 healthy, 1 elevated, 2 overloaded. |
+//! | `sluicegate_queue_drain_items_per_second` | gauge | cost per second | `queue` | Rate that was set for departures; 0 if there is none. |
+//! | `sluicegate_queue_head_enqueued_timestamp_seconds` | gauge | seconds | `queue` | Unix time at which the job that waits longest came; 0 if none waits. |
+//! | `sluicegate_queue_last_drain_timestamp_seconds` | gauge | seconds | `queue` | Unix time of the last departure; 0 if there was none. |
+//! | `sluicegate_queue_wait_seconds` | histogram | seconds | `queue`; `outcome` = drained, dropped | Time from a job's offer, or from when its retry was due, to its departure or its end in the queue. |
+//! | `sluicegate_queue_depth_on_enqueue` | histogram | cost | `queue` | Depth as an arriving job made it, its own cost included. |
+//! | `sluicegate_queue_processing_seconds` | histogram | seconds | `queue`; `result` = ok, error, retry | Time in flight, from a departure to the consumer's verdict. |
+//! | `sluicegate_queues` | gauge |  |  | Queues alive. |
+//! | `sluicegate_build_info` | gauge |  | `version` | Always 1; its label tells the version of this crate. |
 
 #[cfg(feature = "prometheus")]
 mod error;

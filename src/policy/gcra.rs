@@ -90,6 +90,9 @@ impl Gcra {
     }
 
     /// Judges a cost; a grant leaves at least `kept` units in the bucket.
+    ///
+    /// Inlined, so that a caller who only asks for the verdict does not pay for the other numbers.
+    #[inline]
     pub(crate) fn judge(self, tat: Fine, now: Tick, cost: u64, kept: u64) -> Decision {
         let at = Fine::at(now);
         let lead = tat.minus(at);
@@ -116,7 +119,7 @@ impl Gcra {
             Verdict::Granted => after,
             Verdict::Refused { .. } | Verdict::Never { .. } => lead,
         };
-        let remaining = (self.tolerance.minus(lead).0 / self.interval.0.max(1)) as u64;
+        let remaining = self.tolerance.minus(lead).over(self.interval);
         Decision {
             at: now,
             verdict,
@@ -131,6 +134,7 @@ impl Gcra {
     }
 
     /// `tat` after a cost, whether it fitted or is charged ahead.
+    #[inline]
     pub(crate) fn charged(self, tat: Fine, at: Tick, cost: u64) -> Fine {
         match cost {
             0 => tat,

@@ -81,6 +81,7 @@ impl Limit {
     }
 
     /// The numbers of a bucket; `None` for the rules that count in windows.
+    #[inline]
     pub(crate) const fn bucket(&self) -> Option<Gcra> {
         match self {
             Self::TokenBucket(rule) => Some(rule.core()),

@@ -20,6 +20,18 @@ pub(crate) struct After<T> {
     pub(crate) wakers: Wakers,
     /// New state of pressure with its sequence.
     pub(crate) publish: Option<(u64, Pressure)>,
+    /// What most steps leave nothing of.
+    rare: Option<Box<Rare<T>>>,
+    /// Whether letters were announced to the outlet.
+    pub(crate) posted: bool,
+    pub(crate) start: bool,
+    pub(crate) closed: bool,
+    pub(crate) drained: bool,
+    pub(crate) over: bool,
+}
+
+/// What few steps leave to do, kept aside so that the others pay for one empty pointer only.
+pub(crate) struct Rare<T> {
     /// Letters of jobs that were in flight.
     pub(crate) letters: Vec<(DeadLetter<T>, Option<Box<Extras>>)>,
     /// Jobs whose items went elsewhere.
@@ -29,12 +41,6 @@ pub(crate) struct After<T> {
     stale: Wakers,
     /// Changes of state to be told.
     pub(crate) news: Vec<News>,
-    /// Whether letters were announced to the outlet.
-    pub(crate) posted: bool,
-    pub(crate) start: bool,
-    pub(crate) closed: bool,
-    pub(crate) drained: bool,
-    pub(crate) over: bool,
 }
 
 impl<T> After<T> {
@@ -43,11 +49,7 @@ impl<T> After<T> {
             fx: Effects::new(),
             wakers: Wakers::new(),
             publish: None,
-            letters: Vec::new(),
-            ended: Vec::new(),
-            unwatched: Vec::new(),
-            stale: Wakers::new(),
-            news: Vec::new(),
+            rare: None,
             posted: false,
             start: false,
             closed: false,
@@ -56,10 +58,14 @@ impl<T> After<T> {
         }
     }
 
+    pub(crate) fn rare(&mut self) -> &mut Rare<T> {
+        self.rare.get_or_insert_with(|| Box::new(Rare::new()))
+    }
+
     /// Keeps a waker that is not needed any more, to be dropped unlocked.
     pub(crate) fn drop_later(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
-            self.stale.push(waker);
+            self.rare().stale.push(waker);
         }
     }
 
@@ -75,7 +81,7 @@ impl<T> After<T> {
         // The latest cause is the one that counts.
         let cause = cause.or_else(|| extras.as_mut().and_then(|extras| extras.cause.take()));
         let (waited, attempts) = (run.waited, run.attempt);
-        self.letters.push((
+        self.rare().letters.push((
             DeadLetter {
                 item,
                 exit,
@@ -88,7 +94,11 @@ impl<T> After<T> {
     }
 
     pub(crate) fn has_letters(&self) -> bool {
-        !self.fx.gone.is_empty() || !self.letters.is_empty()
+        !self.fx.gone.is_empty()
+            || self
+                .rare
+                .as_ref()
+                .is_some_and(|rare| !rare.letters.is_empty())
     }
 
     /// Runs it all, with no lock held. A panic of foreign code goes on once the rest is done.
@@ -105,7 +115,8 @@ impl<T> After<T> {
             shield.call(|| core.publish(sequence, pressure));
         }
         let lost = core.outlet.lost();
-        let letters = self
+        let rare = self.rare.map_or_else(Rare::new, |rare| *rare);
+        let letters = rare
             .letters
             .into_iter()
             .chain(self.fx.gone.into_iter().map(letter));
@@ -114,10 +125,10 @@ impl<T> After<T> {
             core.outlet.send(letter, &mut shield);
             end(extras, exit, &mut shield);
         }
-        for (extras, exit) in self.ended {
+        for (extras, exit) in rare.ended {
             end(Some(extras), exit, &mut shield);
         }
-        for news in self.news {
+        for news in rare.news {
             shield.call(|| news.tell());
         }
         if self.posted {
@@ -132,7 +143,7 @@ impl<T> After<T> {
         if self.drained {
             shield.call(|| core.drained.cancel());
         }
-        shield.call(|| drop((self.unwatched, self.stale)));
+        shield.call(|| drop((rare.unwatched, rare.stale)));
         if Journal::is_on() && core.outlet.lost() != lost {
             // Letters were lost with the lock released: only another step sees it.
             shield.call(|| core.step(|_, _, _| ()));
@@ -143,12 +154,21 @@ impl<T> After<T> {
     fn is_quiet(&self) -> bool {
         self.wakers.is_empty()
             && self.publish.is_none()
-            && !self.has_letters()
-            && self.ended.is_empty()
-            && self.unwatched.is_empty()
-            && self.stale.is_empty()
-            && self.news.is_empty()
+            && self.rare.is_none()
+            && self.fx.gone.is_empty()
             && !(self.start || self.closed || self.drained || self.over)
+    }
+}
+
+impl<T> Rare<T> {
+    const fn new() -> Self {
+        Self {
+            letters: Vec::new(),
+            ended: Vec::new(),
+            unwatched: Vec::new(),
+            stale: Wakers::new(),
+            news: Vec::new(),
+        }
     }
 }
 

@@ -254,6 +254,13 @@ impl Builder {
         Ok(core)
     }
 
+    /// The same queue at another rate, whatever its preset.
+    #[cfg(feature = "config")]
+    pub(crate) fn at_rate(mut self, rate: Rate) -> Self {
+        self.spec.rate = Some(rate);
+        self
+    }
+
     pub(crate) fn into_spec(self) -> Spec {
         self.spec
     }

@@ -26,7 +26,7 @@ use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
 #[cfg(feature = "metrics")]
 use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
@@ -47,7 +47,7 @@ pub(crate) struct Core<T> {
     pub(crate) runtime: Mutex<Option<Handle>>,
     pressure: watch::Sender<Pressure>,
     /// Sequence of the state that was published last; changed while the channel's own lock is held.
-    published: AtomicU64,
+    published: process::AtomicU64,
     depth: AtomicU64,
     level: AtomicU32,
     pub(crate) senders: AtomicUsize,
@@ -122,7 +122,7 @@ impl<T> Core<T> {
             drained: CancellationToken::new(),
             runtime: Mutex::new(parts.runtime),
             pressure: watch::Sender::new(Pressure::Healthy),
-            published: AtomicU64::new(0),
+            published: process::AtomicU64::new(0),
             depth: AtomicU64::new(0),
             level: AtomicU32::new(Pressure::Healthy as u32),
             senders: AtomicUsize::new(1),
@@ -170,6 +170,12 @@ impl<T> Core<T> {
         turn.next = state.driver.armed;
         drop(state);
         after.run(self);
+    }
+
+    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
+    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+        let now = self.clock.now();
+        happens(&mut self.state.lock(), now)
     }
 
     /// Looks at the state without letting anything happen.

@@ -55,6 +55,7 @@ impl<T> Drop for Caller<'_, T> {
                 // Nobody is left to report them to; their tickets were told already.
                 let unclaimed = mem::take(&mut state.returned);
                 after
+                    .rare()
                     .letters
                     .extend(unclaimed.into_iter().map(|letter| (letter, None)));
             }

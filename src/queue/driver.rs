@@ -28,13 +28,7 @@ use crate::timer::{Timer, pacing};
 
 /// Starts the driver of a queue.
 pub(crate) fn start<T: Send + 'static>(core: &Arc<Core<T>>) {
-    let driver = Driver {
-        core: Arc::downgrade(core),
-        sleep: None,
-        tokens: FuturesUnordered::new(),
-        fired: Vec::new(),
-        stage: Stage::Idle,
-    };
+    let driver = of(core);
     if core.timer == Timer::Precise {
         return pacing::spawn(driver);
     }
@@ -43,6 +37,19 @@ pub(crate) fn start<T: Send + 'static>(core: &Arc<Core<T>>) {
         // On a runtime that has ended it is dropped at once, and moves on by itself.
         Some(runtime) => drop(runtime.spawn(driver)),
         None => pacing::spawn(driver),
+    }
+}
+
+/// The driver of a queue as a future.
+pub(crate) fn of<T: Send + 'static>(
+    core: &Arc<Core<T>>,
+) -> impl Future<Output = ()> + Send + 'static {
+    Driver {
+        core: Arc::downgrade(core),
+        sleep: None,
+        tokens: FuturesUnordered::new(),
+        fired: Vec::new(),
+        stage: Stage::Idle,
     }
 }
 

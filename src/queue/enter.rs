@@ -169,7 +169,9 @@ fn take_turn(state: &mut State<()>, now: Tick, key: JobKey, after: &mut After<()
     match state.machine.take_key(now, key, &mut after.fx) {
         Ok(mut taken) => {
             state.desk.turns().taken();
-            after.unwatched.extend(taken.payload.unwatch());
+            if let Some(watch) = taken.payload.unwatch() {
+                after.rare().unwatched.push(watch);
+            }
             Look::Turn(taken.run)
         }
         Err(NotTaken::Empty | NotTaken::Closed) => Look::Gone,

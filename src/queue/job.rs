@@ -112,12 +112,18 @@ impl<T> Job<T> {
     #[must_use]
     pub fn into_inner(mut self) -> T {
         let Parcel { item, extras } = self.take();
-        let run = self.run.clone();
-        self.core.step(|state, now, after| {
-            state
-                .machine
-                .settle(now, run, Settled::Acked, &mut after.fx);
-        });
+        let run = &self.run;
+        if !self
+            .core
+            .note(|state, now| state.machine.settle_quietly(now, run))
+        {
+            let run = run.clone();
+            self.core.step(|state, now, after| {
+                state
+                    .machine
+                    .settle(now, run, Settled::Acked, &mut after.fx);
+            });
+        }
         if let Some(mut extras) = extras {
             extras.end(Ending::Acked);
         }

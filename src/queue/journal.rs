@@ -44,49 +44,27 @@ impl Journal {
         LevelFilter::current() >= LevelFilter::WARN
     }
 
-    /// Compares, and notes what is to be told.
-    pub(crate) fn look<P>(
-        &mut self,
-        now: Tick,
-        machine: &Machine<P>,
-        lost: u64,
-        news: &mut Vec<News>,
-    ) {
+    /// Compares, and returns what is to be told.
+    pub(crate) fn look<P>(&mut self, now: Tick, machine: &Machine<P>, lost: u64) -> Vec<News> {
         self.next = None;
         if !Self::is_on() {
-            return;
+            return Vec::new();
         }
-        let before = news.len();
         let health = machine.health(now);
-        news.extend(
+        // Of a ramp only its end is told.
+        let rate = (!machine.is_ramping()).then(|| machine.rate());
+        let found = [
             self.pressure
                 .see(now, &machine.pressure())
-                .map(|change| What::Pressure(change).into()),
-        );
-        news.extend(
+                .map(What::Pressure),
             self.paused
                 .see(now, &machine.paused().cloned())
-                .map(|change| What::Paused(change).into()),
-        );
-        // Of a ramp only its end is told.
-        if !machine.is_ramping() {
-            news.extend(
-                self.rate
-                    .see(now, &machine.rate())
-                    .map(What::Rate)
-                    .map(News::from),
-            );
-        }
-        news.extend(
-            self.health
-                .see(now, &health)
-                .map(What::Health)
-                .map(News::from),
-        );
-        news.extend(self.lost.see(now, &lost).map(What::Lost).map(News::from));
-        for entry in &mut news[before..] {
-            entry.queue.clone_from(&machine.settings().name);
-        }
+                .map(What::Paused),
+            rate.and_then(|rate| self.rate.see(now, &rate))
+                .map(What::Rate),
+            self.health.see(now, &health).map(What::Health),
+            self.lost.see(now, &lost).map(What::Lost),
+        ];
         let red = machine.red_after().filter(|_| health == Health::Green);
         let due = [
             self.pressure.due(),
@@ -97,6 +75,11 @@ impl Journal {
             red.map(|at| at + Duration::from_nanos(1)),
         ];
         self.next = due.into_iter().flatten().min();
+        let news = found.into_iter().flatten().map(|what| News {
+            queue: machine.settings().name.clone(),
+            what,
+        });
+        news.collect()
     }
 
     /// When to look again although nothing happens.
@@ -167,12 +150,6 @@ enum What {
     Rate(Change<Option<Rate>>),
     Health(Change<Health>),
     Lost(Change<u64>),
-}
-
-impl From<What> for News {
-    fn from(what: What) -> Self {
-        Self { queue: None, what }
-    }
 }
 
 impl News {

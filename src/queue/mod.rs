@@ -21,6 +21,8 @@ mod line;
 mod linger;
 #[cfg(feature = "metrics")]
 mod measured;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod offer;
 pub(crate) mod paced;
 mod parcel;
@@ -59,6 +61,7 @@ pub use self::sender::{Sender, WeakSender};
 pub use self::sink::SenderSink;
 pub use self::snapshot::{Ledgers, Snapshot};
 pub use self::terms::Terms;
+pub(crate) use self::terms::terms_setters;
 pub use self::ticket::{Ending, Ticket};
 pub use self::tuning::DownstreamVitals;
 pub use self::turnstile::{Turn, Turnstile};

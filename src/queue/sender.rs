@@ -15,7 +15,7 @@ use super::send::{Accepted, SendItem, finish};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
 use crate::machine::Ask;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 use crate::sync::{Arc, Ordering, Weak};
 use crate::words::Pressure;
 
@@ -107,6 +107,19 @@ impl<T> Sender<T> {
             Ok(state.machine.send(now, place, parcel, &mut after.fx))
         });
         finish(placed, item)
+    }
+
+    /// The refusal that an offer on these terms meets now, counted as one; `None` if it would not be refused.
+    pub(crate) fn refused_now(&self, terms: &Terms, try_form: bool) -> Option<Refusal> {
+        self.core.step(|state, now, after| {
+            let ask = terms.ask(now, &state.spec);
+            if terms.is_cancelled() {
+                return Some(state.machine.refuse(now, &ask, Reason::Cancelled));
+            }
+            state
+                .machine
+                .refuse_hopeless(now, &ask, try_form, &mut after.fx)
+        })
     }
 
     /// Waits in line for a place of cost 1, without an item.

@@ -29,6 +29,9 @@ use super::sender::Sender;
 use super::terms::Terms;
 use crate::refusal::{Reason, Refusal};
 
+/// What each item is offered on.
+type TermsOf<T> = Box<dyn Fn(&T) -> Terms + Send + Sync>;
+
 /// A [`Sink`] that puts its items into a queue; made by [`Sender::into_sink`] or [`Sender::into_sink_with`].
 ///
 /// It stays pending through pressure, pauses and full lines: refused, it waits for the
@@ -69,7 +72,7 @@ pub struct SenderSink<T> {
     /// `None` once closed, with the refusal of whatever comes then.
     sender: Result<Sender<T>, Refusal>,
     /// `None` = cost 1 and nothing else, so that a place can be taken before its item is known.
-    terms_of: Option<Box<dyn Fn(&T) -> Terms + Send + Sync>>,
+    terms_of: Option<TermsOf<T>>,
     spot: Option<Spot>,
     held: Option<Held<T>>,
     /// Sleep after a refusal.
@@ -103,7 +106,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> SenderSink<T> {
-    fn new(sender: Sender<T>, terms_of: Option<Box<dyn Fn(&T) -> Terms + Send + Sync>>) -> Self {
+    fn new(sender: Sender<T>, terms_of: Option<TermsOf<T>>) -> Self {
         Self {
             sender: Ok(sender),
             terms_of,

@@ -85,7 +85,9 @@ impl<T> State<T> {
         };
         self.has_tokens = true;
         let (watch, new) = NewWatch::pair(Subject::Job(key), &token);
-        after.unwatched.extend(extras.watch.replace(watch));
+        if let Some(replaced) = extras.watch.replace(watch) {
+            after.rare().unwatched.push(replaced);
+        }
         if token.is_cancelled() {
             self.machine.cancel_job(now, key, &mut after.fx);
         } else {
@@ -137,7 +139,10 @@ impl<T> State<T> {
             self.announce_end(after);
         }
         self.desk.call(now, &mut self.machine, &mut after.wakers);
-        self.journal.look(now, &self.machine, lost, &mut after.news);
+        let news = self.journal.look(now, &self.machine, lost);
+        if !news.is_empty() {
+            after.rare().news = news;
+        }
         self.arm(after);
         if let Some(pressure) = after.fx.pressure {
             self.sequence += 1;
@@ -154,12 +159,12 @@ impl<T> State<T> {
             after.fx.gone.append(&mut after.fx.returned);
             return;
         }
-        for gone in after.fx.returned.drain(..) {
+        for gone in std::mem::take(&mut after.fx.returned) {
             let (letter, extras) = letter(gone);
             self.returned.push(letter);
-            after
-                .ended
-                .extend(extras.map(|extras| (extras, Exit::Returned)));
+            if let Some(extras) = extras {
+                after.rare().ended.push((extras, Exit::Returned));
+            }
         }
     }
 

@@ -99,10 +99,15 @@ impl Terms {
         self
     }
 
+    /// Cost that is charged.
+    pub(crate) fn charged(&self) -> u64 {
+        self.cost.max(1)
+    }
+
     /// What the machine is asked, made at `now` on the queue's clock.
     pub(crate) fn ask(&self, now: Tick, spec: &Spec) -> Ask {
         Ask {
-            cost: self.cost.max(1),
+            cost: self.charged(),
             priority: self.priority,
             tenant: self
                 .tenant

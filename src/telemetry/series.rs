@@ -133,11 +133,10 @@ struct Series {
     floor: Floor,
 }
 
-#[derive(Clone, Copy)]
 enum Floor {
     None,
     Count(u64),
-    Spread(Histogram),
+    Spread(Box<Histogram>),
 }
 
 impl Page {
@@ -154,7 +153,7 @@ impl Page {
                 floor: match floor {
                     Value::Count(count) => Floor::Count(count),
                     Value::Level(_) => Floor::None,
-                    Value::Spread(histogram) => Floor::Spread(*histogram),
+                    Value::Spread(histogram) => Floor::Spread(Box::new(*histogram)),
                 },
             });
         });
@@ -179,7 +178,7 @@ impl Page {
                 (Value::Spread(now), Floor::Spread(told)) => {
                     let handle = recorder.register_histogram(key, &METADATA);
                     if first && now.count().saturating_sub(told.count()) > LONGEST_HISTORY {
-                        *told = *now;
+                        **told = *now;
                     }
                     for (now, told) in now.buckets.iter().zip(&mut told.buckets) {
                         let count = now.count.saturating_sub(told.count);

@@ -2,10 +2,15 @@
 
 mod chart;
 mod fair;
+mod gate;
 mod held;
 mod layering;
 mod limits;
+mod observe;
 mod options;
 mod queue;
+mod sim;
+mod streams;
 mod trace;
 mod trouble;
+mod workers;

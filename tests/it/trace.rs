@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use reader::{Arrival, Trace, TraceError};
+use reader::{Arrival, Bound, Columns, Trace, TraceError};
 
-#[path = "../../examples/support/trace.rs"]
+#[allow(dead_code, unreachable_pub, reason = "as the examples include it")]
+#[path = "../../src/sim/trace/mod.rs"]
 mod reader;
 
 fn offsets(text: &str) -> Vec<Duration> {
@@ -122,31 +123,28 @@ fn headers_comments_and_blank_lines_are_no_arrivals() {
 #[test]
 fn costs_are_summed_from_named_or_numbered_columns() {
     let text = "TIMESTAMP,ContextTokens,GeneratedTokens\n1,4808,10\n2,\"1\",2\n3,x,2\n";
-    let trace = || Trace::new(Cursor::new(text)).expect("a trace");
+    let trace = |columns: &[&str]| {
+        let none = Columns::new();
+        let columns = columns
+            .iter()
+            .fold(none, |columns, name| columns.cost(*name));
+        Trace::with(Cursor::new(text), columns)
+    };
     let costs = |columns: &[&str]| -> Vec<_> {
-        let trace = trace().cost_columns(columns).expect("the columns exist");
-        trace
+        trace(columns)
+            .expect("the columns exist")
             .filter_map(Result::ok)
             .map(|arrival| arrival.cost)
             .collect()
     };
     assert_eq!(costs(&["ContextTokens", "3"]), [Some(4818), Some(3)]);
-    let error = trace()
-        .cost_columns(&["Tokens"])
-        .map(|_| ())
-        .expect_err("no such column");
+    let error = trace(&["Tokens"]).map(|_| ()).expect_err("no such column");
     assert_eq!(
         error.to_string(),
         "has no column \"Tokens\"; it has TIMESTAMP, ContextTokens, GeneratedTokens"
     );
-    let first = trace().next().and_then(Result::ok);
-    assert_eq!(
-        first,
-        Some(Arrival {
-            offset: Duration::ZERO,
-            cost: None
-        })
-    );
+    let mut plain = trace(&[]).expect("a trace");
+    assert_eq!(plain.next().and_then(Result::ok), Some(Arrival::default()));
 }
 
 #[test]
@@ -168,14 +166,108 @@ fn unreadable_lines_are_counted_and_the_first_kept() {
 #[test]
 fn equal_times_keep_the_order_of_lines_and_late_ones_are_put_right() {
     let text = "t,c\n5,1\n5,2\n3,3\n5,4\n";
-    let trace = Trace::new(Cursor::new(text)).expect("a trace");
-    let mut trace = trace.cost_columns(&["c"]).expect("the column exists");
+    let columns = Columns::new().cost("c");
+    let mut trace = Trace::with(Cursor::new(text), columns).expect("the column exists");
     let costs: Vec<_> = trace
         .by_ref()
         .filter_map(|arrival| arrival.ok()?.cost)
         .collect();
     assert_eq!(costs, [3, 1, 2, 4]);
     assert_eq!(trace.notes().out_of_order, 1);
+}
+
+#[test]
+fn clocks_that_were_put_back_are_told_by_how_far() {
+    let mut trace = Trace::new(Cursor::new("7200\n7300\n3700\n3800\n")).expect("a trace");
+    assert_eq!(trace.by_ref().filter_map(Result::ok).count(), 4);
+    assert_eq!(trace.notes().furthest_back, Duration::from_secs(3600));
+}
+
+/// Offset in ms, cost and key of every arrival, with these columns.
+fn read(text: &str, columns: Columns) -> Vec<(u128, Option<u64>, Option<String>)> {
+    let trace = Trace::with(Cursor::new(text.to_owned()), columns).expect(text);
+    let arrivals = trace.map(|arrival| arrival.expect(text));
+    arrivals
+        .map(|Arrival { offset, cost, key }| (offset.as_millis(), cost, key.map(String::from)))
+        .collect()
+}
+
+#[test]
+fn json_lines_are_read_whatever_else_they_hold() {
+    let text = r#"{"msg":"a \"ts\": 5","ts":"2024-01-01T00:00:00.5Z","n":{"bytes":7,"deep":[{"}":1}]},"who":"ad\u0061"}
+{"ts":"2024-01-01T00:00:02Z", "n":{"bytes": 8}, "who" : "b"}
+{"ts":"soon"}
+not json
+"#;
+    let columns = Columns::new().key("who").cost("n.bytes");
+    let expected = [
+        (0, Some(7), Some("ada".into())),
+        (1500, Some(8), Some("b".into())),
+    ];
+    assert_eq!(read(text, columns), expected);
+    let text = "{\"at\":1700000000123,\"t\":5}\n{\"at\":1700000001123,\"t\":6}\n";
+    assert_eq!(
+        read(text, Columns::new().time("at")),
+        [(0, None, None), (1000, None, None)]
+    );
+    assert_eq!(read(text, Columns::new())[1].0, 1000);
+    let wrong = Trace::with(Cursor::new(text), Columns::new().time("when"));
+    let wrong = wrong.map(|_| ()).expect_err("no such field").to_string();
+    assert!(wrong.contains("no column \"when with a time\""), "{wrong}");
+}
+
+#[test]
+fn the_time_may_stand_in_any_column() {
+    let text = "id,user,when\n7,a,2024-01-01 00:00:00\n8,b,2024-01-01 00:00:01\n";
+    let keyed = Columns::new().key("user");
+    assert_eq!(read(text, keyed.clone())[1], (1000, None, Some("b".into())));
+    let text = "id,user,ts\n7a,a,1700000000\n8a,b,1700000001\n";
+    assert_eq!(read(text, keyed.clone())[1].0, 1000);
+    let text = "a,b,user\n1,5,x\n2,9,y\n";
+    assert_eq!(read(text, keyed.clone().time("b"))[1].0, 4000);
+    assert_eq!(read(text, keyed.time("2"))[1].0, 4000);
+}
+
+#[test]
+fn an_access_log_gives_client_status_and_bytes() {
+    let text = "::1 - jo [17/May/2015:10:05:00 +0000] \"GET /a \\\"b HTTP/1.1\" 200 5 \"-\" \"agent\"\n\
+                ::2 - - [17/May/2015:10:05:01 +0000] \"GET /c HTTP/1.1\" 304 -\n";
+    let of = |key: &str| -> Vec<String> {
+        let columns = Columns::new().key(key).cost("bytes");
+        let arrivals = read(text, columns).into_iter();
+        arrivals.filter_map(|(_, _, key)| key).collect()
+    };
+    assert_eq!(of("client"), ["::1", "::2"]);
+    assert_eq!(of("status"), ["200", "304"]);
+    assert_eq!(of("user"), ["jo", "-"]);
+    assert_eq!(of("path"), ["/a", "/c"]);
+    let costs: Vec<_> = read(text, Columns::new().cost("bytes"));
+    assert_eq!(costs[0].1, Some(5));
+    assert_eq!(costs[1].1, Some(0));
+    let wrong = Trace::with(Cursor::new(text), Columns::new().key("agent"));
+    assert!(wrong.is_err());
+}
+
+#[test]
+fn only_the_part_asked_for_is_read() {
+    let text =
+        "2024-01-01 00:00:00\n2024-01-01 00:00:10\n2024-01-01 00:00:20\n2024-01-01 00:00:30\n";
+    let bound = |text: &str| text.parse::<Bound>().expect(text);
+    for (from, to) in [
+        ("10s", "25s"),
+        ("2024-01-01 00:00:05", "2024-01-01T00:00:30Z"),
+    ] {
+        let columns = Columns::new().from(bound(from)).to(bound(to));
+        let mut trace = Trace::with(Cursor::new(text), columns).expect("a trace");
+        let kept: Vec<_> = trace
+            .by_ref()
+            .map(|arrival| arrival.expect(text).offset.as_secs())
+            .collect();
+        assert_eq!(kept, [0, 10]);
+        assert_eq!((trace.notes().arrivals, trace.notes().outside), (4, 2));
+        assert_eq!(trace.began(), Some(1_704_067_210_000_000_000));
+    }
+    assert!("soon".parse::<Bound>().is_err());
 }
 
 #[test]
@@ -234,8 +326,9 @@ fn an_endless_line_is_passed_over_in_bounded_memory() {
 
 proptest! {
     #[test]
-    fn any_bytes_give_ordered_arrivals_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), digits in "[0-9 .:,\n\"\\[/Z+-]{0,400}") {
-        for bytes in [bytes, digits.into_bytes()] {
+    fn any_bytes_give_ordered_arrivals_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), digits in "[0-9 .:,\n\"\\[/Z+-]{0,400}",
+        json in "(\\{\"ts\":[0-9]{1,4}[\"\\\\,:a\\[\\]{}]{0,8}\n){0,20}") {
+        for bytes in [bytes, digits.into_bytes(), json.into_bytes()] {
             // Chunks of three bytes: a line may be cut anywhere.
             let Ok(trace) = Trace::new(BufReader::with_capacity(3, Cursor::new(bytes))) else { continue };
             let offsets: Vec<_> = trace.map(|arrival| arrival.expect("memory cannot fail").offset).collect();

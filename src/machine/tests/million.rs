@@ -121,8 +121,11 @@ impl Run {
                 self.machine.advance(now, &mut fx);
                 let foretold = self
                     .machine
-                    .would_refuse(now, &ask, false)
+                    .refuse_hopeless(now, &ask, false, &mut fx)
                     .map(|no| no.reason());
+                if foretold.is_some() {
+                    (self.offered, self.refused) = (self.offered + 1, self.refused + 1);
+                }
                 let refused = match self.machine.offer(now, &ask, stay, &mut fx) {
                     Offered::Admitted(place) => {
                         self.places.push(place);

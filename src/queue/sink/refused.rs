@@ -63,7 +63,7 @@ pub(super) fn bury<T>(core: &Arc<Core<T>>, item: T, terms: &Terms, refusal: Refu
         attempts: 0,
         cause: Some(Box::new(refusal)),
     };
-    core.step(|_, _, after| after.letters.push((letter, None)));
+    core.step(|_, _, after| after.rare().letters.push((letter, None)));
 }
 
 /// How often a refused sink asks again while nobody can say when the queue will go on.

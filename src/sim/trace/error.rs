@@ -9,28 +9,50 @@ use super::REORDER;
 /// Why a file gives no arrivals.
 #[derive(Debug)]
 #[non_exhaustive]
-pub(crate) enum TraceError {
+pub enum TraceError {
     /// It cannot be opened.
     Open(io::Error),
-    /// Reading stopped at a line.
-    Read { line: u64, source: io::Error },
+    /// Reading stopped.
+    Read {
+        /// Last line that was read.
+        line: u64,
+        /// What stopped it.
+        source: io::Error,
+    },
     /// It is a directory.
     Directory,
     /// It holds nothing but blank lines and comments.
     Empty,
     /// It is compressed, by the first bytes.
     Compressed {
+        /// The kind of compression.
         kind: &'static str,
+        /// The program that undoes it.
         tool: &'static str,
     },
     /// It holds zero bytes where text should be.
     Binary,
     /// None of its first lines has a time.
-    NoTimes { lines: u64, first: String },
+    NoTimes {
+        /// How many lines were looked at.
+        lines: u64,
+        /// Start of the first.
+        first: String,
+    },
     /// A line lies too far back to be put in order.
-    Unsorted { line: u64, behind: Duration },
+    Unsorted {
+        /// Number of the line.
+        line: u64,
+        /// How far it lies before what was read already.
+        behind: Duration,
+    },
     /// It has no such column.
-    NoColumn { wanted: String, columns: String },
+    NoColumn {
+        /// The column that was asked for.
+        wanted: String,
+        /// The columns that there are.
+        columns: String,
+    },
 }
 
 impl fmt::Display for TraceError {
@@ -49,7 +71,8 @@ impl fmt::Display for TraceError {
             Self::Binary => f.write_str("is binary (or UTF-16) data; a text file is needed"),
             Self::NoTimes { lines, first } => write!(
                 f,
-                "has no time in its first {lines} lines: neither a CSV whose first column is a time nor an access log; it starts with {first:?}"
+                "has no time in its first {lines} lines: neither a CSV with a column of times, nor an access log, nor \
+                 JSON lines with a time; it starts with {first:?}"
             ),
             Self::Unsorted { line, behind } => write!(
                 f,

@@ -1,79 +1,8 @@
-//! What one line of a trace says: the parsing core, with no reading, no state and nothing but std.
-//!
-//! Times are nanoseconds since 1970 in UTC, signed and wide, so that no year from 0 to 9999 overflows.
-
-/// How a line says its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// First column, with the nanoseconds in one unit where it is a number.
-    Csv { separator: u8, unit: Option<i128> },
-    /// In square brackets after the user: the common and the combined log format.
-    Log,
-}
-
-impl Format {
-    /// Tells the format by one line; none if the line has no time.
-    pub(crate) fn of(line: &[u8]) -> Option<Self> {
-        if Self::Log.time_of(line).is_some() {
-            return Some(Self::Log);
-        }
-        let separator = line.iter().copied().find(|byte| b",;\t".contains(byte));
-        let separator = separator.unwrap_or(b',');
-        let column = fields(line, separator).next()?;
-        let unit = match (civil(column), number(column, 1)) {
-            (Some(_), _) => None,
-            (None, Some(whole)) => Some(UNITS.iter().find(|(most, _)| whole < *most)?.1),
-            (None, None) => return None,
-        };
-        Some(Self::Csv { separator, unit })
-    }
-
-    /// Time that the line says, if it has one.
-    pub(crate) fn time_of(self, line: &[u8]) -> Option<i128> {
-        match self {
-            Self::Csv { separator, unit } => {
-                let column = fields(line, separator).next()?;
-                unit.map_or_else(|| civil(column), |unit| number(column, unit))
-            }
-            // The user's name may hold a bracket too: the first that opens a time counts.
-            Self::Log => (0..line.len())
-                .filter(|&at| line[at] == b'[')
-                .find_map(|at| log_time(&line[at + 1..])),
-        }
-    }
-}
-
-/// Columns of a line, without the blanks and the quotes around them; a quoted one may hold the separator.
-pub(crate) fn fields(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(line);
-    std::iter::from_fn(move || {
-        let line = rest?;
-        let mut quoted = false;
-        let end = line.iter().position(|&byte| {
-            quoted ^= byte == b'"';
-            byte == separator && !quoted
-        });
-        rest = end.map(|end| &line[end + 1..]);
-        let field = line[..end.unwrap_or(line.len())].trim_ascii();
-        let inner = field
-            .strip_prefix(b"\"")
-            .and_then(|field| field.strip_suffix(b"\""));
-        Some(inner.unwrap_or(field).trim_ascii())
-    })
-}
-
-/// Start of a line for a message, fit for a terminal.
-pub(crate) fn excerpt(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&line[..line.len().min(4 * EXCERPT)]);
-    let mut short: String = text.trim_end().chars().take(EXCERPT).collect();
-    if short.len() < text.trim_end().len() {
-        short.push('…');
-    }
-    short
-}
+//! Points in time as logs write them: nanoseconds since 1970 in UTC, signed and wide, so that no year from 0 to 9999
+//! overflows.
 
 /// `2023-11-16 18:17:03.9799600`, with `T` for the blank, and a zone or none (UTC).
-fn civil(text: &[u8]) -> Option<i128> {
+pub(super) fn civil(text: &[u8]) -> Option<i128> {
     let mut text = Text(text);
     let year = text.digits(4)?;
     text.byte(b"-")?;
@@ -86,7 +15,7 @@ fn civil(text: &[u8]) -> Option<i128> {
 }
 
 /// `17/May/2015:10:05:00 +0000]`
-fn log_time(text: &[u8]) -> Option<i128> {
+pub(super) fn log_time(text: &[u8]) -> Option<i128> {
     let mut text = Text(text);
     let day = text.digits(2)?;
     text.byte(b"/")?;
@@ -104,7 +33,7 @@ fn log_time(text: &[u8]) -> Option<i128> {
 }
 
 /// A whole or decimal number of units, in nanoseconds.
-fn number(text: &[u8], unit: i128) -> Option<i128> {
+pub(super) fn number(text: &[u8], unit: i128) -> Option<i128> {
     let mut text = Text(text);
     let whole = Some(text.run()).filter(|run| (1..=20).contains(&run.len()))?;
     let whole = whole
@@ -223,11 +152,9 @@ const MONTHS: [&[u8]; 12] = [
 ];
 /// Sizes below which a Unix number counts in a unit, and the nanoseconds in it: s up to the year 5138, ms from 1973 on,
 /// us and ns likewise.
-const UNITS: [(i128, i128); 4] = [
+pub(super) const UNITS: [(i128, i128); 4] = [
     (100_000_000_000, SECOND),
     (100_000_000_000_000, 1_000_000),
     (100_000_000_000_000_000, 1_000),
     (100_000_000_000_000_000_000, 1),
 ];
-/// Characters of a line shown in a message.
-const EXCERPT: usize = 60;

@@ -1,0 +1,1 @@
+//! Benchmarks of `sluicegate`, beside its peers; see `README.md`.

@@ -1,1 +1,0 @@
-//! Benchmarks of `sluicegate`, beside its peers.

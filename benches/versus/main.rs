@@ -1,0 +1,32 @@
+//! The crate beside its peers, row by row, in one run.
+
+mod checks;
+mod gauge;
+mod pacing;
+mod queues;
+mod quiet;
+
+use gauge::{Options, Row};
+
+fn main() {
+    let options = Options::from_args();
+    let rows: Vec<Row> = [checks::rows(), queues::rows(), pacing::rows()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let chosen: Vec<Row> = rows
+        .into_iter()
+        .filter(|row| options.wants(row.name))
+        .collect();
+    if chosen.is_empty() {
+        eprintln!("no row has that in its name");
+        std::process::exit(2);
+    }
+    if !options.json {
+        println!("| work | unit | us | best peer | | ratio | spread | aimed at |");
+        println!("|---|---|---|---|---|---|---|---|");
+    }
+    for row in chosen {
+        row.run(&options);
+    }
+}
