@@ -1,4 +1,87 @@
-//! Backpressure-aware async queue and admission control.
+//! Backpressure-aware async queue and admission control, between eager producers and one fragile downstream.
+//!
+//! Jobs enter a bounded queue and leave it at a fixed rate, with so many in flight at once. Past healthy depths the queue
+//! says so: producers that can wait get an awaitable permit, those that cannot get a refusal that hands their item back
+//! and says when to come again. At the door, limiters decide who may offer work at all. It all runs in the process, on
+//! tokio.
+//!
+//! ```
+//! use sluicegate::queue::Builder;
+//! use sluicegate::{Cause, Gate, KeyedLimiter, Rate};
+//! use std::time::Duration;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+//! // 200 writes a second leave, 8 at once; started within 2 s, or refused. Every caller may offer 5 a second.
+//! let (tx, rx) = Builder::shedding(Rate::per_second(200), Duration::from_secs(2))
+//!     .max_in_flight(8)
+//!     .build()?;
+//! let callers = KeyedLimiter::builder(Rate::per_second(5).burst(2)).build()?;
+//! let gate = Gate::new(callers, tx);
+//!
+//! gate.try_send(&"alice", "first")?;
+//! gate.try_send(&"alice", "second")?;
+//! let denied = gate.try_send(&"alice", "third").expect_err("her burst is two");
+//! assert!(matches!(denied.cause(), Cause::Edge(_)));
+//! assert!(denied.retry_after() <= Some(Duration::from_millis(200)));
+//! assert_eq!(denied.into_inner(), "third");
+//!
+//! let job = rx.recv().await.expect("two are queued");
+//! assert_eq!(*job, "first");
+//! job.ack();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What do you need?
+//!
+//! | need | type |
+//! |---|---|
+//! | a bounded queue that drains at a rate, and producers that wait | [`queue::Builder::new`], [`Sender::send`](queue::Sender::send) |
+//! | the same, with a promise: started in time or refused at once | [`queue::Builder::shedding`], [`Sender::try_send`](queue::Sender::try_send) |
+//! | backpressure without a rate | [`queue::Builder::unpaced`] |
+//! | room first, the item later | [`Sender::reserve`](queue::Sender::reserve), [`Permit`](queue::Permit) |
+//! | cost, priority, tenant, deadline, cancellation of one job | [`Sender::offer`](queue::Sender::offer), [`Terms`](queue::Terms) |
+//! | to know how a job ended | [`Offer::track`](queue::Offer::track), [`Ticket`](queue::Ticket) |
+//! | consumers that retry, survive panics and shut down | [`Workers`](queue::workers::Workers) |
+//! | a rate and a bound for work that stays where it is | [`Turnstile`](queue::Turnstile) |
+//! | a stream slowed down to a rate | [`PacedExt::paced`] |
+//! | one limit, for everybody or for each key | [`RateLimiter`], [`KeyedLimiter`]; [`Local`] without threads |
+//! | several limits, all of which must agree | [`Hierarchy`] |
+//! | a limit and a queue that know of each other | [`Gate`] |
+//! | to choose a limit | [`Requirements::recommend`], [`Policy`] |
+//! | to change rates, pause, look | [`queue::Control`], [`queue::Snapshot`] |
+//! | time under control, in tests | [`ManualClock`] |
+//!
+//! # Modules
+//!
+//! Each layer uses only those below it, and a test reads the sources to see that it does.
+//!
+//! ```text
+//!   rim      observe  config  sim  bin           metrics, the file, virtual time, the command
+//!   engine   queue  limiter  gate                what one awaits: locks briefly, wakes who is due
+//!   ground   clock  timer  sync  telemetry       time, sleeping, locks, publishing
+//!   machine  machine                             the whole queue as a state machine that is told the time
+//!   rules    policy                              limits, the ladder, the schedule: arithmetic
+//!   words    rate  decision  key  ledger  ...    values and names
+//! ```
+//!
+//! The machine neither awaits nor reads a clock. What runs in production is what the simulator replays and the property
+//! tests drive.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `metrics` | yes | [`observe`]: every queue publishes its ledger and gauges through the `metrics` facade |
+//! | `prometheus` | | [`observe::serve`]: those numbers on a loopback port |
+//! | `quanta` | | [`FastClock`]: a clock that reads the processor's time stamp counter |
+//! | `serde` | | rates and limits in their text forms |
+//! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
+//! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
+//! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
+//!
+//! The core itself has no switch: features only add.
 
 mod clock;
 #[cfg(feature = "config")]

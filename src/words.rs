@@ -93,7 +93,6 @@ pub enum WhenFull {
 
 /// How a job ended that no consumer acknowledged; each of them is dead-lettered with its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Exit {
     /// Not started in time.
     Expired,

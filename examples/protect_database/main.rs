@@ -1,9 +1,9 @@
 //! A burst that kills a database, and the queue that saves it.
 //!
 //! 64 producers offer 2,000 writes within 2 s to an embedded SQLite file that takes about 400 in a second: first each
-//! for itself, then through a queue that lets 200 out in a second and two be in
-//! flight. What to look at: in the first run the database fails by itself ("database is locked"); in the second every
-//! job is committed, some later than they came.
+//! for itself, then through a gate and a queue that lets 160 out in a second and four be in flight. Look at the first
+//! run, in which the database fails by itself ("database is locked"), and at the second, in which every job is
+//! committed, some later than they came.
 //!
 //! ```sh
 //! cargo run --release --example protect_database -- --help
@@ -25,6 +25,7 @@ use progress::Progress;
 use report::{Report, Run};
 use stage::Stage;
 
+mod account;
 #[path = "../support/chart.rs"]
 #[allow(dead_code, reason = "shared with an example that shows more")]
 mod chart;
@@ -87,9 +88,8 @@ fn main() -> ExitCode {
 async fn perform(options: &Options) -> Result<String, Stop> {
     let brief_run = std::env::var_os("SLUICEGATE_BRIEF").is_some_and(|value| value == "1");
     let plan = plan(options, brief_run).map_err(Stop::Usage)?;
-    if let Some(address) = options.metrics {
-        metrics::serve(address).map_err(Stop::Usage)?;
-    }
+    let serving = options.metrics.map(metrics::serve).transpose();
+    let _until_the_end = serving.map_err(Stop::Usage)?;
     let stage = Stage::create(options.keep).map_err(Stop::Broken)?;
     let stop = CancellationToken::new();
     stop_on_ctrl_c(
@@ -97,22 +97,22 @@ async fn perform(options: &Options) -> Result<String, Stop> {
         (!options.keep).then(|| stage.folder().to_owned()),
     );
 
-    let alone = stage.time_alone().map_err(Stop::Broken)?;
-    let rate_set = options.rate.unwrap_or_else(|| stage::rate(alone));
+    let rehearsal = stage.rehearse().map_err(Stop::Broken)?;
+    let rate_set = options.rate.unwrap_or_else(|| rehearsal.rate());
     plan.notices.iter().for_each(|notice| eprintln!("{notice}"));
     if !options.json {
         println!("{}, from {} producers", plan.title, options.producers);
         println!(
             "one writer alone: {} a write, {:.0}/s; leaving the queue: {rate_set}/s, {} at once\n",
-            brief(alone),
-            1.0 / alone.as_secs_f64(),
+            brief(rehearsal.alone),
+            1.0 / rehearsal.alone.as_secs_f64(),
             queued::MAX_IN_FLIGHT,
         );
     }
     let arrivals: Arc<[Duration]> = plan.arrivals.into();
     let jobs = arrivals.len() as u64;
     let database = |name: &str| {
-        let database = stage.database(name, CONNECTIONS);
+        let database = stage.database(name, CONNECTIONS, rehearsal.history);
         database.map_err(Stop::Broken)
     };
 
@@ -140,7 +140,7 @@ async fn perform(options: &Options) -> Result<String, Stop> {
     )
     .await;
     drop(progress);
-    let (queue, leftover) = run.map_err(|error| Stop::Broken(error.to_string()))?;
+    let (account, leftover) = run.map_err(|error| Stop::Broken(error.to_string()))?;
     let queued = conclude(&guarded, &measure)?;
     if let Some(leftover) = leftover {
         interrupted("queued", &queued, jobs, Some(leftover));
@@ -150,7 +150,7 @@ async fn perform(options: &Options) -> Result<String, Stop> {
     let report = Report {
         direct,
         queued,
-        queue,
+        account,
     };
     let mut text = if options.json {
         report.json() + "\n"

@@ -1,21 +1,19 @@
 //! The second run: the same producers, now through a gate and a queue.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use sluicegate::queue::Sender;
 use sluicegate::queue::{self, Backoff, Receiver};
-use sluicegate::{BuildError, Clock, Rate, TokioClock};
+use sluicegate::{BuildError, Clock, Gate, KeyedLimiter, Rate, TokioClock};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::account::{Account, Refusals};
 use crate::database::{Database, Order};
-use crate::held::{Departure, rate_held};
+use crate::held::{CATCH_UP, Departure, rate_held};
 use crate::measure::Measure;
-use crate::report::Queue;
 
 /// What travels through the queue.
 #[derive(Debug)]
@@ -24,6 +22,9 @@ struct Write {
     /// When it arrived at its producer, before any refusal.
     due: Instant,
 }
+
+/// The door: a limit for each producer by its number, and the queue behind it.
+type Door = Gate<KeyedLimiter<usize>, Write>;
 
 /// What a stop in the middle left over.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ struct Shared {
     measure: Arc<Measure>,
     stop: CancellationToken,
     departures: Mutex<Vec<Departure>>,
-    refusals: Mutex<BTreeMap<String, Vec<Duration>>>,
+    refusals: Mutex<Refusals>,
     retried: AtomicU64,
     kept: AtomicU64,
     settled: Notify,
@@ -57,17 +58,20 @@ pub(crate) async fn run(
     rate_set: u64,
     measure: &Arc<Measure>,
     stop: &CancellationToken,
-) -> Result<(Queue, Option<Leftover>), BuildError> {
+) -> Result<(Account, Option<Leftover>), BuildError> {
     let rate = Rate::per_second(rate_set);
     let (tx, rx) = queue::Builder::new(rate)
         .name("orders-db")
         // A second of work may wait: whoever comes on top of that hears when to come again.
         .max_depth(rate_set)
         .max_in_flight(MAX_IN_FLIGHT)
+        // Other programs make the machine stall: what was due meanwhile is made up for, but in no salvo.
+        .catch_up(rate_set * CATCH_UP.as_secs())
+        .catch_up_pace(CATCH_UP_PACE)
         .max_attempts(MOST_ATTEMPTS)
         .clock(TokioClock)
         .build::<Write>()?;
-    let gate = tx;
+    let gate = Gate::new(edge(rate_set, producers)?, tx);
     let shared = Arc::new(Shared {
         database: database.clone(),
         arrivals: Arc::clone(arrivals),
@@ -113,7 +117,7 @@ pub(crate) async fn run(
 }
 
 /// Offers every job of one producer, each as often as it takes.
-async fn produce(shared: Arc<Shared>, gate: Sender<Write>, producer: usize, producers: usize) {
+async fn produce(shared: Arc<Shared>, gate: Door, producer: usize, producers: usize) {
     for job in (producer..shared.arrivals.len()).step_by(producers) {
         let due = shared.measure.due(shared.arrivals[job]);
         let arrival = tokio::time::sleep_until(due.into());
@@ -123,20 +127,13 @@ async fn produce(shared: Arc<Shared>, gate: Sender<Write>, producer: usize, prod
         shared.measure.offered();
         let order = Order::numbered(job);
         let mut write = Write { order, due };
-        while let Err(denied) = gate.try_send(write) {
+        while let Err(denied) = gate.try_send(&producer, write) {
             let Some(wait) = denied.retry_after() else {
                 // Closed under us: only a stop does that.
                 shared.kept.fetch_add(1, Ordering::Relaxed);
                 return;
             };
-            let who = format!("the queue ({:?})", denied.reason());
-            shared
-                .refusals
-                .lock()
-                .expect("no holder panics")
-                .entry(who)
-                .or_default()
-                .push(wait);
+            shared.lock_refusals().note(&denied, wait);
             write = denied.into_inner();
             // The one duty of a refused producer.
             if shared
@@ -197,44 +194,37 @@ impl Shared {
         }
     }
 
-    fn conclude(&self, rx: &Receiver<Write>, rate_set: u64) -> Queue {
+    fn conclude(&self, rx: &Receiver<Write>, rate_set: u64) -> Account {
         let ledger = rx.control().snapshot().ledger;
         let counts = self.measure.counts();
         let departures = self.departures.lock().expect("no holder panics");
-        let mut refusals = self.refusals.lock().expect("no holder panics").clone();
-        refusals
-            .values_mut()
-            .for_each(|waits| waits.sort_unstable());
-        Queue {
+        let refusals = self.lock_refusals().clone();
+        Account {
             rate_set: rate_set as f64,
             rate_held: rate_held(&departures, rate_set as f64, MAX_IN_FLIGHT as usize),
             max_in_flight: MAX_IN_FLIGHT,
-            refusals,
             retried: self.retried.load(Ordering::Relaxed),
-            requeued: ledger.requeued,
             is_balanced: ledger.is_balanced()
                 && ledger.acked == counts.acknowledged.rows
-                && ledger.failed == counts.failed,
-            ledger: vec![
-                ("offered", ledger.offered),
-                ("refused", ledger.refused),
-                ("cancelled_waiting", ledger.cancelled_waiting),
-                ("waiting", ledger.waiting),
-                ("admitted", ledger.admitted),
-                ("reserved", ledger.reserved),
-                ("queued", ledger.queued),
-                ("in_flight", ledger.in_flight),
-                ("acked", ledger.acked),
-                ("failed", ledger.failed),
-                ("evicted", ledger.evicted),
-                ("expired", ledger.expired),
-                ("cancelled", ledger.cancelled),
-                ("abandoned", ledger.abandoned),
-                ("returned", ledger.returned),
-                ("requeued", ledger.requeued),
-            ],
+                && ledger.failed == counts.failed
+                && ledger.refused == refusals.by_queue(),
+            refusals,
+            ledger,
         }
     }
+
+    fn lock_refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().expect("no holder panics")
+    }
+}
+
+/// The edge: every producer may offer twice its share of what leaves, so that none crowds out the others.
+fn edge(rate_set: u64, producers: usize) -> Result<KeyedLimiter<usize>, BuildError> {
+    let share = Rate::new(2 * rate_set, Duration::from_secs(producers as u64))
+        .expect("both lie within the bounds of the options");
+    KeyedLimiter::builder(share.burst(EDGE_BURST))
+        .max_keys(producers as u64)
+        .build()
 }
 
 async fn join(tasks: &mut JoinSet<()>) {
@@ -243,8 +233,12 @@ async fn join(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// Writers at once: SQLite lets one in, and a second may get ready.
-pub(crate) const MAX_IN_FLIGHT: u64 = 2;
+/// Writers at once: SQLite lets one in, and a few may get ready.
+pub(crate) const MAX_IN_FLIGHT: u64 = 4;
+/// A quarter faster than the rate is still far from what the database can do.
+const CATCH_UP_PACE: f64 = 1.25;
+/// Jobs that a producer may offer at once after a pause.
+const EDGE_BURST: u64 = 4;
 const CONSUMERS: usize = 8;
 const MOST_ATTEMPTS: u32 = 10;
 const FIRST_RETRY: Duration = Duration::from_millis(20);

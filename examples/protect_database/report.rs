@@ -1,14 +1,12 @@
 //! What is said at the end: for people a table and two charts, for programs one JSON object.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::account::Account;
 use crate::chart::{self, Colour, brief, columns, paint, strip, table, thousands};
 use crate::database::Totals;
-use crate::held::Held;
 use crate::measure::{Counts, STEP};
 
 /// One run, complete.
@@ -22,39 +20,12 @@ pub(crate) struct Run {
     pub(crate) max_writers: usize,
 }
 
-/// What only the queued run has.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    /// Departures per second asked for.
-    pub(crate) rate_set: f64,
-    /// Departures per second measured.
-    pub(crate) rate_held: Option<Held>,
-    /// Bound of jobs in flight.
-    pub(crate) max_in_flight: u64,
-    /// Waits that refused producers were told, in order, by who refused.
-    pub(crate) refusals: BTreeMap<String, Vec<Duration>>,
-    /// Offers made again after a refusal.
-    pub(crate) retried: u64,
-    /// Jobs put back after the database refused them.
-    pub(crate) requeued: u64,
-    /// The ledger, word by word.
-    pub(crate) ledger: Vec<(&'static str, u64)>,
-    /// Whether its sums agree, with themselves and with what the run counted.
-    pub(crate) is_balanced: bool,
-}
-
-impl Queue {
-    fn refused(&self) -> u64 {
-        self.refusals.values().map(|waits| waits.len() as u64).sum()
-    }
-}
-
 /// Both runs.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) direct: Run,
     pub(crate) queued: Run,
-    pub(crate) queue: Queue,
+    pub(crate) account: Account,
 }
 
 impl Report {
@@ -81,16 +52,16 @@ impl Report {
                 acknowledged.rows
             ));
         }
-        if self.queued.max_writers as u64 > self.queue.max_in_flight {
-            let (writers, bound) = (self.queued.max_writers, self.queue.max_in_flight);
+        if self.queued.max_writers as u64 > self.account.max_in_flight {
+            let (writers, bound) = (self.queued.max_writers, self.account.max_in_flight);
             broken.push(format!(
                 "queued: {writers} writers at once, the bound is {bound}"
             ));
         }
-        if !self.queue.is_balanced {
+        if !self.account.is_balanced {
             broken.push(format!(
                 "the ledger does not balance: {:?}",
-                self.queue.ledger
+                self.account.ledger
             ));
         }
         broken
@@ -115,41 +86,34 @@ impl Report {
             })
         };
         let mut queued = run(&self.queued);
-        queued["refused"] = self.queue.refused().into();
-        queued["retried"] = self.queue.retried.into();
-        queued["rate_set"] = self.queue.rate_set.into();
+        let refusals = &self.account.refusals;
+        queued["refused"] = (refusals.by_edge() + refusals.by_queue()).into();
+        queued["retried"] = self.account.retried.into();
+        queued["rate_set"] = self.account.rate_set.into();
         queued["rate_held"] = self
-            .queue
+            .account
             .rate_held
             .map_or(Value::Null, |held| round(held.rate).into());
-        json!({"direct": run(&self.direct), "queued": queued, "ledger_balanced": self.queue.is_balanced}).to_string()
+        json!({"direct": run(&self.direct), "queued": queued, "ledger_balanced": self.account.is_balanced}).to_string()
     }
 
     /// The table, the ledger and the charts.
     pub(crate) fn text(&self) -> String {
         let mut text = self.table();
-        for (who, waits) in &self.queue.refusals {
-            let told = |share| chart::percentile(waits, share).map_or_else(String::new, brief);
-            let _ = writeln!(
-                text,
-                "refused by {who}: {} times, told to come back in {} to {} (median {})",
-                thousands(waits.len() as u64),
-                told(0.0),
-                told(1.0),
-                told(0.5),
-            );
+        for line in self.account.refusals.lines() {
+            let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(
             text,
             "\nledger of the queue ({}):",
-            match self.queue.is_balanced {
+            match self.account.is_balanced {
                 true => paint("balanced", Colour::Green),
                 false => paint("NOT balanced", Colour::Red),
             }
         );
         let words: Vec<_> = self
-            .queue
-            .ledger
+            .account
+            .words()
             .iter()
             .map(|(word, count)| format!("{word} {count}"))
             .collect();
@@ -198,21 +162,34 @@ impl Report {
             let equal = run.stored == run.counts.acknowledged;
             if equal { "yes" } else { "NO" }.to_owned()
         });
-        let queue = &self.queue;
+        let account = &self.account;
         let mut only_queued =
             |name: &str, value: String| rows.push([name.to_owned(), "-".to_owned(), value]);
-        only_queued("bound of writers at once", queue.max_in_flight.to_string());
-        only_queued("rate set", format!("{:.1}/s", queue.rate_set));
+        only_queued(
+            "bound of writers at once",
+            account.max_in_flight.to_string(),
+        );
+        only_queued("rate set", format!("{:.1}/s", account.rate_set));
         only_queued(
             "rate held where it was the limit",
-            queue.rate_held.map_or_else(
+            account.rate_held.map_or_else(
                 || "never the limit".to_owned(),
                 |held| format!("{:.1}/s", held.rate),
             ),
         );
-        only_queued("offers refused", thousands(queue.refused()));
-        only_queued("offers made again", thousands(queue.retried));
-        only_queued("jobs put back after an error", thousands(queue.requeued));
+        only_queued(
+            "offers refused by the edge",
+            thousands(account.refusals.by_edge()),
+        );
+        only_queued(
+            "offers refused by the queue",
+            thousands(account.refusals.by_queue()),
+        );
+        only_queued("offers made again", thousands(account.retried));
+        only_queued(
+            "jobs put back after an error",
+            thousands(account.ledger.requeued),
+        );
         table(&rows)
     }
 

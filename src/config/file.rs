@@ -1,148 +1,15 @@
-//! The file as it is written, and how it becomes a [`Config`].
+//! How a file becomes a [`Config`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
-
-use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
 
 use super::calendar::{Calendar, DAY, Window};
 use super::error::ConfigError;
-use super::text::{Minute, Offset, Share, Text};
+use super::raw::{File, Full, Lanes, Queue, RawLevel, Tenants, Timing, Whom};
+use super::text::Minute;
 use super::{Config, Level};
 use crate::error::BuildError;
-use crate::policy::Limit;
 use crate::queue::{Builder, Timer};
-use crate::rate::Rate;
 use crate::words::{Priority, WhenFull};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: Option<String>,
-    utc_offset: Option<Text<Offset>>,
-    queue: Queue,
-    #[serde(default)]
-    level: Vec<RawLevel>,
-    #[serde(default)]
-    lanes: Lanes,
-    tenants: Option<Tenants>,
-    #[serde(default)]
-    calendar: Vec<RawWindow>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Queue {
-    rate: Option<Text<Rate>>,
-    promise: Option<Text<Duration>>,
-    max_depth: Option<u64>,
-    watermarks: Option<[u64; 2]>,
-    max_waiters: Option<u64>,
-    max_wait: Option<Text<Duration>>,
-    expire_after: Option<Text<Duration>>,
-    max_in_flight: Option<u64>,
-    catch_up: Option<u64>,
-    catch_up_pace: Option<f64>,
-    when_full: Option<Full>,
-    standing_delay: Option<Standing>,
-    max_attempts: Option<u32>,
-    newest_first: Option<bool>,
-    slow_start: Option<Text<Duration>>,
-    retry_budget: Option<Budget>,
-    dead_letters: Option<u32>,
-    timer: Option<Timing>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Full {
-    Refuse,
-    EvictOldest,
-    EvictNewest,
-    EvictLowest,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Timing {
-    Runtime,
-    Precise,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Standing {
-    target: Text<Duration>,
-    interval: Text<Duration>,
-    #[serde(default)]
-    drop_stale: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Budget {
-    share: f64,
-    at_least: Text<Rate>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawLevel {
-    name: String,
-    limit: Text<Limit>,
-    #[serde(default)]
-    per: Whom,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Whom {
-    #[default]
-    All,
-    Key,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Lanes {
-    low: Vec<String>,
-    high: Vec<String>,
-    critical: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tenants {
-    max_depth: Option<u64>,
-    rate: Option<Text<Rate>>,
-    max_tenants: Option<u64>,
-    #[serde(default)]
-    weights: BTreeMap<String, u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawWindow {
-    name: String,
-    from: Text<Minute>,
-    to: Text<Minute>,
-    rate: Text<Share>,
-    ramp: Option<Text<Duration>>,
-    #[serde(default)]
-    days: Vec<Day>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Day {
-    Mon,
-    Tue,
-    Wed,
-    Thu,
-    Fri,
-    Sat,
-    Sun,
-}
 
 /// A rule that is broken, and the path of what breaks it.
 type Broken = (Vec<String>, String);

@@ -13,6 +13,7 @@ mod effective;
 mod error;
 mod file;
 mod live;
+mod raw;
 mod text;
 
 use std::collections::HashMap;

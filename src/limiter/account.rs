@@ -225,10 +225,10 @@ mod models {
     use crate::sync::Arc;
     use std::time::Duration;
 
-    /// Every interleaving with up to three forced switches; more take minutes and have found nothing else.
+    /// Every interleaving with up to two forced switches; three take minutes and have found nothing else.
     fn model(body: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(2);
         builder.check(body);
     }
 

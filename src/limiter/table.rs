@@ -13,7 +13,6 @@ use crate::tick::Tick;
 
 /// What happens to a new key when a keyed limiter holds as many as it may, and none of those it visits is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum WhenKeysFull {
     /// New keys share one state between them, under the limit of a single key.
     #[default]
@@ -186,7 +185,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Shards of a small table, so that threads do not meet.
 const FEWEST_SHARDS: u64 = 16;
 
-#[cfg(test)]
+#[cfg(all(test, not(sluicegate_loom)))]
 mod tests {
     use super::*;
     use crate::limiter::shard::{MOST, VISITS};

@@ -122,6 +122,11 @@ impl<P> Machine<P> {
         &self.tally
     }
 
+    /// Whose it is, if that is known by name.
+    pub(crate) fn tenant_of(&self, owner: Owner) -> Option<&Key> {
+        self.tenants.get(owner.tenant).key()
+    }
+
     /// Counts of every tenant known by name.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (&Key, &Ledger)> {
         self.tenants.ledgers()

@@ -246,6 +246,11 @@ impl Tenant {
         }
     }
 
+    /// Its name, unless it is a flow that several share.
+    pub(crate) const fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
     fn is_live(&self) -> bool {
         let Ledger {
             waiting,

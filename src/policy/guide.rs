@@ -50,7 +50,6 @@ pub struct Requirements {
 
 /// What to build for given [`Requirements`], and what it then holds to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Recommendation {
     /// The limit, with its numbers.
     pub limit: Limit,

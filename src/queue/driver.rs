@@ -75,10 +75,15 @@ impl<T: Send + 'static> Driver<T> {
         let fired = &mut self.fired;
         let waker = cx.waker().clone();
         let mut turn = Turn::default();
+        // The downstream's word is foreign code as well: one that panics says nothing.
+        let strained = catch_unwind(AssertUnwindSafe(|| core.is_strained()));
+        let strained = strained.unwrap_or_else(|panic| {
+            std::mem::forget(panic);
+            false
+        });
         // A panic here is one of foreign code (a waker, the drop of an item) after the step itself: the panic hook has
         // told of it, and the queue goes on.
         let step = catch_unwind(AssertUnwindSafe(|| {
-            let strained = core.is_strained();
             core.drive(waker, &mut turn, |state, now, after| {
                 if strained {
                     state.machine.strained();

@@ -9,7 +9,7 @@ use super::backoff::Backoff;
 use super::core::Core;
 use super::keep::Keep;
 use super::parcel::Parcel;
-use super::terms::Terms;
+use super::terms::{Terms, on_tokio};
 use super::ticket::Ending;
 use crate::machine::{InFlight, Settled, Taken};
 use crate::sync::Arc;
@@ -93,14 +93,15 @@ impl<T> Job<T> {
         self.run.cost
     }
 
-    /// The terms it was offered on.
+    /// The terms on which it goes on: those it was offered on, without [`expires_in`](Terms::expires_in), which bound
+    /// its first start and is met.
     pub fn terms(&self) -> Terms {
-        let extras = self
-            .parcel
-            .as_ref()
-            .and_then(|parcel| parcel.extras.as_ref());
-        let terms = extras.map_or_else(Terms::new, |extras| extras.terms.clone());
-        terms.cost(self.run.cost).priority(self.run.owner.priority)
+        let run = &self.run;
+        let terms = match &self.held().extras {
+            Some(extras) => extras.terms.clone().onwards(),
+            None => terms(&self.core, run),
+        };
+        terms.cost(run.cost).priority(run.owner.priority)
     }
 
     /// The job is done.
@@ -158,8 +159,9 @@ impl<T> Job<T> {
         after: impl Into<Backoff>,
     ) {
         let delay = after.into().delay(self.run.attempt);
+        let (core, run) = (&self.core, &self.run);
         let parcel = self.parcel.as_mut();
-        let before = parcel.and_then(|parcel| parcel.remember(error.into()));
+        let before = parcel.and_then(|parcel| parcel.remember(error.into(), || terms(core, run)));
         self.put_back(delay, true);
         drop(before);
     }
@@ -286,4 +288,18 @@ impl<T> fmt::Debug for Job<T> {
             .field("run", &self.run)
             .finish_non_exhaustive()
     }
+}
+
+/// The terms of a job for which nothing is kept but what the machine keeps.
+fn terms<T>(core: &Core<T>, run: &InFlight) -> Terms {
+    core.look(|state, now| {
+        let mut terms = Terms::new();
+        if let Some(key) = state.machine.tenant_of(run.owner) {
+            terms = terms.tenant(key.clone());
+        }
+        match on_tokio(run.expires_at, now) {
+            Some(at) => terms.expires_at(at),
+            None => terms,
+        }
+    })
 }

@@ -21,8 +21,17 @@ impl<T> Parcel<T> {
     }
 
     /// Keeps why its last attempt failed. Returns what it was before, to be dropped unlocked.
-    pub(crate) fn remember(&mut self, cause: Cause) -> Option<Cause> {
-        let extras = self.extras.get_or_insert_default();
+    pub(crate) fn remember(
+        &mut self,
+        cause: Cause,
+        terms: impl FnOnce() -> Terms,
+    ) -> Option<Cause> {
+        let extras = self.extras.get_or_insert_with(|| {
+            Box::new(Extras {
+                terms: terms(),
+                ..Extras::default()
+            })
+        });
         extras.cause.replace(cause)
     }
 
@@ -65,7 +74,7 @@ impl Extras {
     /// What a job on these terms has, if anything. Runs foreign code where spans are kept.
     pub(crate) fn of(terms: &Terms) -> Option<Box<Self>> {
         let mut extras = Self::plain();
-        if !terms.is_plain() {
+        if extras.is_some() || terms.is_kept() {
             extras.get_or_insert_default().terms = terms.clone();
         }
         extras
@@ -73,7 +82,7 @@ impl Extras {
 
     /// As [`of`](Self::of), for who is never handed to a consumer, and must not run foreign code.
     pub(crate) fn of_turn(terms: &Terms) -> Option<Box<Self>> {
-        (!terms.is_plain()).then(|| {
+        terms.is_kept().then(|| {
             Box::new(Self {
                 terms: terms.clone(),
                 ..Self::default()
@@ -103,12 +112,21 @@ impl Extras {
         None
     }
 
+    /// Whether a tenant is all there is to keep.
+    pub(crate) fn is_tenant_only(&self) -> bool {
+        #[cfg(feature = "tracing")]
+        if self.span.is_some() {
+            return false;
+        }
+        self.terms.is_plain() && self.ticket.is_none()
+    }
+
     /// As [`of`](Self::of), with somebody waiting for the end.
     pub(crate) fn tracked(terms: &Terms, ticket: oneshot::Sender<Ending>) -> Option<Box<Self>> {
-        let mut extras = Self::of(terms);
-        let tracked = extras.get_or_insert_default();
-        tracked.ticket = Some(ticket);
-        extras
+        let mut extras = Self::plain().unwrap_or_default();
+        extras.terms = terms.clone();
+        extras.ticket = Some(ticket);
+        Some(extras)
     }
 
     /// Tells whoever waits how the job ended. Runs foreign code.

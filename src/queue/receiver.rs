@@ -34,7 +34,6 @@ pub struct Receiver<T> {
 
 /// Why there is no job now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum TryRecvError {
     /// Nothing is queued that may leave: the queue is empty, or its jobs wait for a retry.
     Empty,

@@ -62,9 +62,16 @@ impl<T> State<T> {
         &mut self,
         now: Tick,
         place: Place,
-        parcel: Parcel<T>,
+        mut parcel: Parcel<T>,
         after: &mut After<T>,
     ) -> Queued {
+        // A tenant that the machine knows by name is not remembered twice.
+        if let Some(extras) = &parcel.extras
+            && extras.is_tenant_only()
+            && self.machine.tenant_of(place.owner).is_some()
+        {
+            parcel.extras = None;
+        }
         let queued = self.machine.send(now, place, parcel, &mut after.fx);
         if let Some(key) = queued.key {
             self.watch_job(now, key, after);

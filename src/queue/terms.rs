@@ -119,13 +119,20 @@ impl Terms {
         }
     }
 
-    /// Whether a job on these terms needs nothing kept beside what the machine keeps.
+    /// Whether the machine keeps all there is to keep of a job on these terms, its tenant aside.
     pub(crate) const fn is_plain(&self) -> bool {
-        self.expires_in.is_none()
-            && self.expires_at.is_none()
-            && self.run_estimate.is_none()
-            && self.tenant.is_none()
-            && self.token.is_none()
+        self.run_estimate.is_none() && self.token.is_none()
+    }
+
+    /// Whether a job on these terms has something to keep beside what the machine keeps of every job.
+    pub(crate) const fn is_kept(&self) -> bool {
+        !self.is_plain() || self.tenant.is_some()
+    }
+
+    /// The terms on which a job goes on that was offered on these: of its first start nothing is asked any more.
+    pub(crate) fn onwards(mut self) -> Self {
+        self.expires_in = None;
+        self
     }
 
     pub(crate) const fn token(&self) -> Option<&CancellationToken> {
@@ -142,6 +149,18 @@ impl Terms {
 impl Default for Terms {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// What the tokio clock will read at `at`, if both clocks run alike from `now` on; `None` = never.
+pub(crate) fn on_tokio(at: Tick, now: Tick) -> Option<Instant> {
+    let here = Instant::now();
+    if at == Tick::MAX {
+        None
+    } else if at >= now {
+        here.checked_add(at - now)
+    } else {
+        here.checked_sub(now - at)
     }
 }
 

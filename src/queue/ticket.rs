@@ -10,7 +10,6 @@ use crate::words::Exit;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Ending {
     /// A consumer did it.
     Acked,

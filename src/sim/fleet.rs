@@ -51,7 +51,7 @@ pub struct Shares {
     pub bound_over: u64,
     /// Units bought and never spent.
     pub stranded: u64,
-    /// Leases bought: round trips to the shared limit.
+    /// Leases bought: round trips to the shared limit, but for those that were refused.
     pub leases: u64,
 }
 
@@ -168,11 +168,11 @@ impl Fleet {
         cost: u64,
         shares: &mut Shares,
     ) {
-        shares.leases += 1;
         let missing = cost - node.units;
         let left = limit.peek(store, now, 0).remaining;
         let units = left.min(self.lease.max(missing));
         if units >= missing && limit.check(store, now, units).is_granted() {
+            shares.leases += 1;
             node.units += units;
             node.ends = now + self.life;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::histogram::Histogram;
-use super::timeline::Timeline;
+use super::timeline::{Level, Timeline};
 use crate::ledger::Ledger;
 use crate::refusal::Reason;
 use crate::tick::{Tick, nanos};
@@ -63,6 +63,8 @@ pub struct Report {
     pub max_depth: u64,
     /// Depth over time divided by time.
     pub mean_depth: f64,
+    /// Longest line at the door.
+    pub max_waiting: u64,
     /// Most jobs in flight.
     pub max_in_flight: u64,
     /// Time from the first arrival to the last.
@@ -140,8 +142,7 @@ impl Refuser {
 pub(crate) struct Book {
     pub(crate) report: Report,
     since: Tick,
-    depth: u64,
-    in_flight: u64,
+    stands: Level,
 }
 
 impl Book {
@@ -157,6 +158,7 @@ impl Book {
                 response: Histogram::new(),
                 max_depth: 0,
                 mean_depth: 0.0,
+                max_waiting: 0,
                 max_in_flight: 0,
                 arriving: Duration::ZERO,
                 total: Duration::ZERO,
@@ -165,23 +167,24 @@ impl Book {
                 depth_time: 0,
             },
             since: Tick::ZERO,
-            depth: 0,
-            in_flight: 0,
+            stands: Level::default(),
         }
     }
 
-    /// The depth that stood until now is accounted for, and this one stands from now on.
-    pub(crate) fn level(&mut self, now: Tick, depth: u64, in_flight: u64) {
+    /// The depth that stood until now is accounted for, and this level stands from now on.
+    pub(crate) fn level(&mut self, now: Tick, level: Level) {
+        let report = &mut self.report;
         let stood = u128::from(nanos(now - self.since));
-        self.report.depth_time += u128::from(self.depth) * stood;
+        report.depth_time += u128::from(self.stands.depth) * stood;
         self.since = now;
-        if (depth, in_flight) == (self.depth, self.in_flight) {
+        if level == self.stands {
             return;
         }
-        (self.depth, self.in_flight) = (depth, in_flight);
-        self.report.max_depth = self.report.max_depth.max(depth);
-        self.report.max_in_flight = self.report.max_in_flight.max(in_flight);
-        self.report.timeline.level(now, depth, in_flight);
+        self.stands = level;
+        report.max_depth = report.max_depth.max(level.depth);
+        report.max_waiting = report.max_waiting.max(level.waiting);
+        report.max_in_flight = report.max_in_flight.max(level.in_flight);
+        report.timeline.level(now, level);
     }
 
     pub(crate) fn offered(&mut self, now: Tick) {
@@ -219,7 +222,7 @@ impl Book {
     }
 
     pub(crate) fn close(mut self, now: Tick, unfinished: u64, ledger: Ledger) -> Report {
-        self.level(now, 0, 0);
+        self.level(now, Level::default());
         let report = &mut self.report;
         report.total = now - Tick::ZERO;
         report.outcomes.unfinished = unfinished;

@@ -14,6 +14,7 @@ use super::dice::Dice;
 use super::edge::Edge;
 use super::model::Simulation;
 use super::report::{Book, Refuser, Report};
+use super::timeline::Level;
 use super::trace::Arrival;
 use crate::key::Key;
 use crate::machine::{
@@ -121,8 +122,12 @@ impl<'a> Run<'a> {
             }
             self.carry_out();
             self.hand_out();
-            let depth = self.machine.depth();
-            self.book.level(self.now, depth, self.busy);
+            let level = Level {
+                depth: self.machine.depth(),
+                waiting: self.waiting.len() as u64,
+                in_flight: self.busy,
+            };
+            self.book.level(self.now, level);
         }
         let (unfinished, ledger) = (self.calls.len(), self.machine.ledger());
         Ok(self.book.close(self.now, unfinished, ledger))

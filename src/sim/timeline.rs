@@ -18,6 +18,8 @@ pub struct Step {
     pub good: u64,
     /// Greatest depth.
     pub depth: u64,
+    /// Most offers in line at the door.
+    pub waiting: u64,
     /// Most jobs in flight.
     pub in_flight: u64,
 }
@@ -27,8 +29,16 @@ pub struct Step {
 pub struct Timeline {
     width: u64,
     steps: Vec<Step>,
-    depth: u64,
-    in_flight: u64,
+    /// What stands at the end of the last step.
+    stands: Level,
+}
+
+/// What a run stands at between two events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    pub(crate) depth: u64,
+    pub(crate) waiting: u64,
+    pub(crate) in_flight: u64,
 }
 
 impl Timeline {
@@ -36,8 +46,7 @@ impl Timeline {
         Self {
             width: FINEST,
             steps: vec![Step::default()],
-            depth: 0,
-            in_flight: 0,
+            stands: Level::default(),
         }
     }
 
@@ -73,8 +82,9 @@ impl Timeline {
         let index = index as usize;
         // A step in which nothing happened still has the depth that stood.
         let still = Step {
-            depth: self.depth,
-            in_flight: self.in_flight,
+            depth: self.stands.depth,
+            waiting: self.stands.waiting,
+            in_flight: self.stands.in_flight,
             ..Step::default()
         };
         while self.steps.len() <= index {
@@ -83,11 +93,12 @@ impl Timeline {
         &mut self.steps[index]
     }
 
-    pub(crate) fn level(&mut self, now: Tick, depth: u64, in_flight: u64) {
+    pub(crate) fn level(&mut self, now: Tick, level: Level) {
         let step = self.at(now);
-        step.depth = step.depth.max(depth);
-        step.in_flight = step.in_flight.max(in_flight);
-        (self.depth, self.in_flight) = (depth, in_flight);
+        step.depth = step.depth.max(level.depth);
+        step.waiting = step.waiting.max(level.waiting);
+        step.in_flight = step.in_flight.max(level.in_flight);
+        self.stands = level;
     }
 }
 
@@ -99,6 +110,7 @@ fn merged(steps: &[Step]) -> Step {
         sum.started += step.started;
         sum.good += step.good;
         sum.depth = sum.depth.max(step.depth);
+        sum.waiting = sum.waiting.max(step.waiting);
         sum.in_flight = sum.in_flight.max(step.in_flight);
     }
     sum
@@ -112,13 +124,20 @@ const MOST: usize = 1024;
 mod tests {
     use super::*;
 
+    fn depth(depth: u64) -> Level {
+        Level {
+            depth,
+            ..Level::default()
+        }
+    }
+
     #[test]
     fn ten_years_fit_and_nothing_is_lost() {
         let mut timeline = Timeline::new();
         for day in 0..3650 {
             let now = Tick::from_nanos(day * 86_400_000_000_000);
             timeline.at(now).offered += 1;
-            timeline.level(now, day % 7, 0);
+            timeline.level(now, depth(day % 7));
         }
         assert!(timeline.steps().len() <= MOST);
         let offered: u64 = timeline.steps().iter().map(|step| step.offered).sum();
@@ -131,8 +150,8 @@ mod tests {
     #[test]
     fn a_quiet_step_keeps_the_depth_that_stood() {
         let mut timeline = Timeline::new();
-        timeline.level(Tick::from_nanos(0), 5, 1);
-        timeline.level(Tick::from_nanos(10_000_000), 2, 0);
+        timeline.level(Tick::from_nanos(0), depth(5));
+        timeline.level(Tick::from_nanos(10_000_000), depth(2));
         let depths: Vec<u64> = timeline.steps().iter().map(|step| step.depth).collect();
         assert_eq!(depths[..10], [5; 10]);
         assert_eq!(depths[10], 5);

@@ -40,7 +40,7 @@ fn every_line_fits_eighty_columns() {
 #[test]
 fn an_empty_run_still_gives_a_chart() {
     let timeline = Timeline::new(SECOND);
-    assert_eq!(timeline.columns(timeline.steps_per_column()), []);
+    assert_eq!(timeline.columns(timeline.steps_per_column()), [0.0; 0]);
     assert_eq!(columns(&[], 0.0, 1, SECOND).lines().count(), 3);
     assert_eq!(strip("failed", &[0.0], 0.0), " failed  none\n");
     assert_eq!(

@@ -1,6 +1,11 @@
 //! The promises of the crate, one module each, in one binary.
 
 mod chart;
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "config")]
+mod config;
+mod contract;
 mod fair;
 mod gate;
 mod held;

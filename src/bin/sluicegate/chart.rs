@@ -43,6 +43,11 @@ pub(crate) fn run(run: &Run, named: bool) -> String {
     let depth: Vec<f64> = steps.iter().map(|step| step.depth as f64).collect();
     let _ = writeln!(text, "depth, the greatest in each column");
     text += &bars(&depth, peak(&depth), 5);
+    let waiting: Vec<f64> = steps.iter().map(|step| step.waiting as f64).collect();
+    if peak(&waiting) > 0.0 {
+        let _ = writeln!(text, "in line at the door, the most in each column");
+        text += &bars(&waiting, peak(&waiting), 4);
+    }
     text += &axis(&timeline);
     text
 }

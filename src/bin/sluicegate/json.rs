@@ -22,6 +22,7 @@ pub(crate) fn run(run: &Run) -> Value {
                 step.started,
                 step.good,
                 step.depth,
+                step.waiting,
                 step.in_flight
             ])
         })
@@ -46,13 +47,14 @@ pub(crate) fn run(run: &Run) -> Value {
         "wait_s": times(&report.wait),
         "response_s": times(&report.response),
         "depth": { "mean": report.mean_depth, "max": report.max_depth },
+        "in_line_max": report.max_waiting,
         "in_flight_max": report.max_in_flight,
         "goodput_per_s": report.goodput(),
         "arriving_s": report.arriving.as_secs_f64(),
         "total_s": report.total.as_secs_f64(),
         "timeline": {
             "step_s": timeline.width().as_secs_f64(),
-            "columns": ["offered", "refused", "started", "good", "depth", "in_flight"],
+            "columns": ["offered", "refused", "started", "good", "depth", "waiting", "in_flight"],
             "steps": steps,
         },
     })

@@ -162,14 +162,22 @@ const PANELS: [Panel; 3] = [
         ],
     },
     Panel {
-        title: "depth",
+        title: "jobs",
         height: 120.0,
-        curves: &[Curve {
-            name: "depth",
-            colour: "#8e5ea2",
-            is_filled: true,
-            value: |step, _| step.depth as f64,
-        }],
+        curves: &[
+            Curve {
+                name: "queued",
+                colour: "#8e5ea2",
+                is_filled: true,
+                value: |step, _| step.depth as f64,
+            },
+            Curve {
+                name: "in line",
+                colour: "#2471a3",
+                is_filled: false,
+                value: |step, _| step.waiting as f64,
+            },
+        ],
     },
     Panel {
         title: "in flight",

@@ -70,6 +70,9 @@ pub(crate) fn runs(runs: &[Run]) -> String {
     row("depth mean, max", &|report| {
         format!("{:.2}, {}", report.mean_depth, thousands(report.max_depth))
     });
+    if runs.iter().any(|run| run.report.max_waiting > 0) {
+        row("in line max", &|report| thousands(report.max_waiting));
+    }
     row("in flight max", &|report| thousands(report.max_in_flight));
     row("goodput", &|report| format!("{:.2}/s", report.goodput()));
     row("time", &|report| brief(report.arriving));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use crate::machine::Spec;
+use crate::key::Key;
 use crate::machine::tests::{spec, unpaced};
+use crate::machine::{Ask, Spec};
 use crate::rate::Rate;
-use crate::words::WhenFull;
+use crate::tick::Tick;
+use crate::words::{Priority, WhenFull};
 
 /// Small generator with a seed that is printed on failure (xorshift64*, Vigna 2016).
 pub(super) struct Dice(pub(super) u64);
@@ -79,4 +81,25 @@ pub(super) fn random_spec(dice: &mut Dice) -> Spec {
     });
     spec.max_attempts = dice.chance(50).then(|| 1 + dice.roll(3) as u32);
     spec
+}
+
+/// An offer that may be dear, urgent, somebody's, and short of time.
+pub(super) fn random_ask(dice: &mut Dice, now: Tick) -> Ask {
+    let cost = if dice.chance(70) {
+        1
+    } else {
+        1 + dice.roll(20)
+    };
+    let soon = Duration::from_millis(dice.roll(2000));
+    let priority = Priority::ALL[dice.roll(4) as usize];
+    let named = dice.chance(60);
+    let tenant = (Key::from(dice.roll(6)), 1 + dice.roll(3));
+    Ask {
+        cost,
+        priority,
+        tenant: named.then_some(tenant),
+        expires_at: dice.chance(10).then(|| now + soon),
+        expires_in: dice.chance(10).then_some(soon),
+        run_estimate: dice.chance(5).then_some(Duration::from_millis(20)),
+    }
 }

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::key::Key;
 use crate::machine::tests::GRAIN;
-use crate::machine::tests::dice::{Dice, random_spec};
+use crate::machine::tests::dice::{Dice, random_ask, random_spec};
 use crate::machine::{
     Ask, Collected, Effects, InFlight, Machine, Offered, Place, Settled, Spec, WaiterKey,
 };
@@ -72,23 +71,8 @@ impl Run {
     }
 
     fn ask(&mut self) -> Ask {
-        let cost = if self.dice.chance(70) {
-            1
-        } else {
-            1 + self.dice.roll(20)
-        };
-        let soon = Duration::from_millis(self.dice.roll(2000));
-        Ask {
-            cost,
-            priority: Priority::ALL[self.dice.roll(4) as usize],
-            tenant: self
-                .dice
-                .chance(60)
-                .then(|| (Key::from(self.dice.roll(6)), 1 + self.dice.roll(3))),
-            expires_at: self.dice.chance(10).then(|| self.now() + soon),
-            expires_in: self.dice.chance(10).then_some(soon),
-            run_estimate: self.dice.chance(5).then_some(Duration::from_millis(20)),
-        }
+        let now = self.now();
+        random_ask(&mut self.dice, now)
     }
 
     fn step(&mut self) {

@@ -6,6 +6,7 @@ mod dice;
 mod door;
 mod ending;
 mod fair;
+mod held;
 mod laws;
 mod metastable;
 mod million;

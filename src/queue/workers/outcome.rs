@@ -10,7 +10,6 @@ use crate::queue::job::Job;
 /// Handlers return anything that turns into one: `()` is [`Ack`](Self::Ack), `Ok(())` too, and `Err` is
 /// [`Error`](Self::Error).
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Outcome {
     /// The job is done.
     Ack,

@@ -11,6 +11,7 @@ mod line;
 mod runtimes;
 mod tokens;
 mod turnstile;
+mod waits;
 
 use std::future::Future;
 use std::pin::Pin;

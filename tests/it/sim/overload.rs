@@ -85,14 +85,6 @@ fn standing_delay_rescues_a_queue_that_is_too_long() {
 }
 
 #[test]
-fn newest_first_serves_the_fresh_and_lets_the_old_wait() {
-    let report = overload(2000, fifo(200).newest_first(true));
-    assert!(goodput(&report) > 0.96, "{}", goodput(&report));
-    let p50 = report.wait.quantile(0.5).as_secs_f64() * 1e3;
-    assert!((0.5..0.9).contains(&p50), "{p50}");
-}
-
-#[test]
 fn below_the_rate_the_wait_is_short_and_nothing_is_lost() {
     let report = overload(900, fifo(200));
     let p99 = report.wait.quantile(0.99).as_secs_f64() * 1e3;

@@ -111,3 +111,24 @@ async fn a_hundred_deferrals_are_no_attempt() {
     assert_eq!(job.attempt(), 1);
     job.ack();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_changes_nothing_of_the_terms() {
+    let (tx, rx) = Builder::unpaced().build().unwrap();
+    let at = tokio::time::Instant::now() + 60 * SECOND;
+    tx.offer(())
+        .tenant("a")
+        .expires_at(at)
+        .cost(3)
+        .try_send()
+        .unwrap();
+    for _ in 0..2 {
+        let job = rx.recv().await.unwrap();
+        let terms = format!("{:?}", job.terms());
+        assert!(terms.contains('a') && job.cost() == 3, "{terms}");
+        job.retry_because("busy", MILLI);
+        let again = rx.recv().await.unwrap();
+        assert_eq!(format!("{:?}", again.terms()), terms);
+        again.retry(MILLI);
+    }
+}

@@ -165,3 +165,40 @@ async fn of_a_hundred_thousand_jobs_every_one_turns_up_exactly_once() {
         "seen otherwise than once: {odd:?} of {ledger:?}"
     );
 }
+
+/// A handler returns while another thread drops its job: one of the two settles it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_job_dropped_on_another_thread_as_its_handler_returns_is_settled_once() {
+    let (tx, rx) = Builder::unpaced()
+        .dead_letters(20_000)
+        .build()
+        .expect("valid settings");
+    let (control, letters) = (tx.control(), rx.dead_letters());
+    let handler = |job: Job<usize>| async move {
+        drop(tokio::spawn(async move { drop(job) }));
+        if waits_a_moment() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let workers = Workers::new(rx).concurrency(16);
+    let running = tokio::spawn(workers.run(handler, CancellationToken::new()));
+    for item in 0..20_000 {
+        tx.send(item).await.expect("the workers are there");
+    }
+    drop(tx);
+    running.await.expect("the workers end");
+    let ledger = control.snapshot().ledger;
+    assert!(ledger.is_balanced());
+    assert_eq!(ledger.acked + ledger.abandoned, 20_000, "{ledger:?}");
+    let mut dead = 0;
+    while letters.recv().await.is_some() {
+        dead += 1;
+    }
+    assert_eq!(dead, ledger.abandoned);
+}
+
+/// Every other time.
+fn waits_a_moment() -> bool {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+}
