@@ -235,8 +235,8 @@ async fn join(tasks: &mut JoinSet<()>) {
 
 /// Writers at once: SQLite lets one in, and a few may get ready.
 pub(crate) const MAX_IN_FLIGHT: u64 = 4;
-/// A quarter faster than the rate is still far from what the database can do.
-const CATCH_UP_PACE: f64 = 1.25;
+/// Twice the rate is still within what the database can do, and works off what is owed where stalls are many.
+const CATCH_UP_PACE: f64 = 2.0;
 /// Jobs that a producer may offer at once after a pause.
 const EDGE_BURST: u64 = 4;
 const CONSUMERS: usize = 8;

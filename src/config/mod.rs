@@ -5,7 +5,7 @@
 //!       |                      ^
 //!       +---- Live: reload ----+   a file with an error changes nothing: the old one stays
 //! ```
-//! Numbers that are left out follow from those that are there, as with [`Builder`](crate::queue::Builder). Unknown names
+//! Numbers that are left out follow from those that are there, as with [`Builder`]. Unknown names
 //! are refused, and every error points at its line and column and says what would be right.
 
 mod calendar;

@@ -210,6 +210,10 @@ impl Builder {
 
     /// Builds the queue. It needs no runtime: one that is there is used for the queue's timer.
     ///
+    /// That runtime has to turn as long as the queue is used: where it stands still, as a current-thread runtime does
+    /// outside of `block_on`, consumers elsewhere are not woken for what time alone brings. Once it has ended, or where
+    /// there was none, the queue needs none.
+    ///
     /// # Errors
     /// The first setting that breaks a rule, by name, value and rule.
     pub fn build<T: Send + 'static>(self) -> Result<(Sender<T>, Receiver<T>), BuildError> {

@@ -49,7 +49,9 @@ fn a_reload_changes_all_and_loses_no_job() {
         .build();
     let edge = Arc::new(edge.expect("it was checked"));
     let mut live = live.queue(tx.control()).edge(Arc::clone(&edge));
-    (0..30).for_each(|n| drop(tx.try_send(n).expect("there is room")));
+    for n in 0..30 {
+        tx.try_send(n).expect("there is room");
+    }
     assert!(!live.reload().expect("nothing changed"));
 
     draft.write("[queue]\nrate = \"200/s\"\nmax_depth = 10\n[[level]]\nname = \"all\"\nlimit = \"token_bucket 10/s burst 50\"\n");

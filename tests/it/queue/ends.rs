@@ -217,3 +217,33 @@ async fn every_ticket_resolves_once_with_the_way_its_job_ended() {
         assert_eq!(ticket.await, ending);
     }
 }
+
+/// A permit that outlives the deadline of a drain must not keep the receivers waiting.
+#[tokio::test(start_paused = true)]
+async fn after_a_drain_nobody_waits_for_a_permit_any_more() {
+    let (tx, rx) = Builder::new(Rate::per_second(1)).build().unwrap();
+    let permit = tx.reserve().await.unwrap();
+    let letters = rx.dead_letters();
+    let (report, none) = tokio::join!(rx.drain(SECOND), rx.recv());
+    assert!(none.is_none());
+    assert_eq!((report.settled, report.returned.len()), (0, 0));
+    permit.send(1);
+    let letter = letters.recv().await.unwrap();
+    assert_eq!((letter.item, letter.exit), (1, Exit::Returned));
+    assert!(letters.recv().await.is_none());
+    assert_balanced(&tx.snapshot());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_settled_after_the_drain_still_counts_and_still_writes_its_letter() {
+    let (tx, rx) = Builder::unpaced().build().unwrap();
+    tx.send(1).await.unwrap();
+    let job = rx.recv().await.unwrap();
+    let report = rx.drain(SECOND).await;
+    assert_eq!((report.settled, report.in_flight), (0, 1));
+    let letters = rx.dead_letters();
+    drop((tx, rx));
+    job.fail();
+    assert_eq!(letters.recv().await.unwrap().exit, Exit::Failed);
+    assert!(letters.recv().await.is_none());
+}
