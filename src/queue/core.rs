@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::after::After;
 use super::dead_letters::Outlet;
 use super::desk::Desk;
+use super::journal::Journal;
 use super::port::Port;
 use super::snapshot::Snapshot;
 use super::state::{DriverSeat, Phase, State};
@@ -99,8 +100,10 @@ impl<T> Core<T> {
         let now = parts.clock.now();
         #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         let seat = Seat::take(parts.settings.name.as_deref());
+        let machine = Machine::new(parts.settings, now);
         let state = State {
-            machine: Machine::new(parts.settings, now),
+            journal: Journal::new(&machine),
+            machine,
             spec: parts.spec,
             waiters: std::collections::HashMap::new(),
             desk: parts.desk,
@@ -183,7 +186,7 @@ impl<T> Core<T> {
     }
 
     fn conclude(&self, state: &mut State<T>, now: Tick, after: &mut After<T>) {
-        state.conclude(now, after);
+        state.conclude(now, self.outlet.lost(), after);
         if after.has_letters() {
             after.posted = true;
             self.outlet.expect();

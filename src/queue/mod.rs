@@ -74,6 +74,8 @@ mod drain;
 mod driver;
 mod enter;
 mod job;
+#[cfg_attr(not(feature = "tracing"), path = "journal_silent.rs")]
+mod journal;
 mod keep;
 mod line;
 mod linger;
