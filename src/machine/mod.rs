@@ -19,6 +19,7 @@
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
+//! - [`health`] whether work flows
 //! - [`estimate`] waits and the time to retry
 
 mod budget;
@@ -27,6 +28,7 @@ mod departures;
 mod door;
 mod estimate;
 mod flow;
+mod health;
 mod held;
 mod lanes;
 mod line;

@@ -275,9 +275,9 @@ impl<P> Machine<P> {
     pub(crate) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
         let run = ask.run_estimate.unwrap_or_default();
         let any = ask.expires_at.map_or(Tick::MAX, |at| at.before(run));
-        let own = ask.expires_in.map(|within| (now + within).before(run));
-        let queue = self.settings.expire_after.map(|within| now + within);
-        let first = [own, queue].into_iter().flatten().fold(any, Tick::min);
+        let within = [ask.expires_in, self.settings.expire_after];
+        let first = within.into_iter().flatten().min();
+        let first = first.map_or(any, |within| (now + within).before(run).min(any));
         Expiry { first, any }
     }
 

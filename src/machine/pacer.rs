@@ -48,8 +48,13 @@ impl<P> Machine<P> {
         self.pacer.now
     }
 
-    /// Times that the rate has moved by itself.
-    #[cfg(test)]
+    /// Whether the rate is on its way to another one.
+    #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "asked by events"))]
+    pub(crate) fn is_ramping(&self) -> bool {
+        self.pacer.ramp.is_some()
+    }
+
+    /// Times that the rate has moved: set, on a ramp, or adapted.
     pub(crate) fn rate_changes(&self) -> u64 {
         self.pacer.changes
     }

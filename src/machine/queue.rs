@@ -24,7 +24,7 @@ use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
 use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
-use crate::words::{Exit, Health, Pressure, Priority, WhenFull};
+use crate::words::{Exit, Pressure, Priority, WhenFull};
 
 /// A queue of jobs with payload `P`.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ pub(crate) struct Machine<P> {
     /// Depth by priority.
     pub(super) held: [u128; 4],
     pub(super) ledgers: [Ledger; 4],
-    pub(super) tally: Tally,
+    /// Large, and looked at by whoever measures only.
+    pub(super) tally: Box<Tally>,
     pub(super) paused: Option<Arc<str>>,
     pub(super) closed: bool,
     /// Nothing is queued any more, whatever comes: no receiver is left, or a drain's deadline has passed.
@@ -86,7 +87,7 @@ impl<P> Machine<P> {
             depth: 0,
             held: [0; 4],
             ledgers: [Ledger::default(); 4],
-            tally: Tally::default(),
+            tally: Box::default(),
             paused: None,
             closed: false,
             ended: false,
@@ -177,25 +178,6 @@ impl<P> Machine<P> {
     #[cfg(feature = "metrics")]
     pub(crate) fn last_departure(&self) -> Option<Tick> {
         self.last_departure
-    }
-
-    /// Red once a departure is overdue by eight intervals and at least a second.
-    pub(crate) fn health(&self, now: Tick) -> Health {
-        if self.is_idle() {
-            return Health::Green;
-        }
-        let (due, patience) = match &self.schedule {
-            Some(schedule) => (schedule.due(), schedule.span(8).max(LEAST_PATIENCE)),
-            None => (Tick::ZERO, LEAST_PATIENCE),
-        };
-        let since = due
-            .max(self.busy_since)
-            .max(self.last_departure.unwrap_or_default());
-        if now.max(self.now) - since > patience {
-            Health::Red
-        } else {
-            Health::Green
-        }
     }
 
     // -- shared by the other rooms
@@ -391,4 +373,3 @@ pub(super) fn ageing(settings: &Settings) -> Duration {
 /// poll a woken task, short enough that a shelved future holds nobody up for long.
 const LAPSE: Duration = Duration::from_secs(1);
 const LEAST_AGEING: Duration = Duration::from_secs(1);
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);

@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use super::core::Core;
 use super::dead_letters::DeadLetter;
+use super::journal::{Journal, News};
 use super::parcel::{Extras, Parcel};
 use super::state::letter;
 use super::wakers::{Shield, Wakers};
@@ -38,6 +39,8 @@ pub(crate) struct Rare<T> {
     pub(crate) unwatched: Vec<Watch>,
     /// Wakers that were replaced: their drop is foreign code.
     stale: Wakers,
+    /// Changes of state to be told.
+    pub(crate) news: Vec<News>,
 }
 
 impl<T> After<T> {
@@ -74,7 +77,9 @@ impl<T> After<T> {
         exit: Exit,
         cause: Option<Box<dyn Error + Send + Sync>>,
     ) {
-        let Parcel { item, extras } = parcel;
+        let Parcel { item, mut extras } = parcel;
+        // The latest cause is the one that counts.
+        let cause = cause.or_else(|| extras.as_mut().and_then(|extras| extras.cause.take()));
         let (waited, attempts) = (run.waited, run.attempt);
         self.rare().letters.push((
             DeadLetter {
@@ -109,6 +114,7 @@ impl<T> After<T> {
         if let Some((sequence, pressure)) = self.publish {
             shield.call(|| core.publish(sequence, pressure));
         }
+        let lost = core.outlet.lost();
         let rare = self.rare.map_or_else(Rare::new, |rare| *rare);
         let letters = rare
             .letters
@@ -121,6 +127,9 @@ impl<T> After<T> {
         }
         for (extras, exit) in rare.ended {
             end(Some(extras), exit, &mut shield);
+        }
+        for news in rare.news {
+            shield.call(|| news.tell());
         }
         if self.posted {
             core.outlet.done();
@@ -135,6 +144,10 @@ impl<T> After<T> {
             shield.call(|| core.drained.cancel());
         }
         shield.call(|| drop((rare.unwatched, rare.stale)));
+        if Journal::is_on() && core.outlet.lost() != lost {
+            // Letters were lost with the lock released: only another step sees it.
+            shield.call(|| core.step(|_, _, _| ()));
+        }
         shield.finish();
     }
 
@@ -154,6 +167,7 @@ impl<T> Rare<T> {
             ended: Vec::new(),
             unwatched: Vec::new(),
             stale: Wakers::new(),
+            news: Vec::new(),
         }
     }
 }

@@ -174,7 +174,8 @@ impl Builder {
 
     /// Starts that a job may have: a retry at this attempt is its failure. At least 1.
     ///
-    /// Default: no bound. Higher survives longer outages; every attempt takes a departure from fresh work.
+    /// Default: no bound, so that a job which always fails is retried for ever, or until its
+    /// [instant](super::Terms::expires_at). Higher survives longer outages; every attempt takes a departure from fresh work.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.spec.max_attempts = Some(attempts);
         self
@@ -252,7 +253,7 @@ impl Builder {
                 port: port::open,
             },
         });
-        #[cfg(feature = "metrics")]
+        #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         core.show();
         Ok(core)
     }

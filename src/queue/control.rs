@@ -57,7 +57,8 @@ impl Control {
 
     /// Changes the rate in even steps over a time; any other change of the rate ends it.
     ///
-    /// Bounds and marks that follow the rate are derived from the new one at once. Over a time of zero it is
+    /// It starts from the rate as it is now, in the middle of another ramp too. Bounds and marks that follow the rate are
+    /// derived from the new one at once. Over a time of zero it is
     /// [`set_rate`](Self::set_rate).
     ///
     /// # Errors
@@ -68,7 +69,9 @@ impl Control {
 
     /// Lets the rate follow what the downstream can bear, as its outcomes and run times show; starts at the ceiling.
     ///
-    /// Acknowledged, failed, retried and deferred jobs are samples; refusals, cancellations and abandoned jobs are not.
+    /// Acknowledged, failed, retried and deferred jobs are samples, after the close too; refusals, cancellations and
+    /// abandoned jobs are not, nor is a handler that never ends, as long as it has not. Every change is counted in
+    /// [`rate_changes`](Self::rate_changes), and told with the feature `tracing`.
     /// It ends with [`set_rate`](Self::set_rate), [`ramp`](Self::ramp), an [`apply`](Self::apply) with another rate, or
     /// [`hold_rate`](Self::hold_rate). [`Snapshot::rate`] tells where it stands.
     ///
@@ -169,7 +172,15 @@ impl Control {
         self.port.watch_pressure()
     }
 
-    /// Whether work flows.
+    /// Times that the rate has changed since the queue was built: set, each step of a ramp, or adapted.
+    #[must_use]
+    pub fn rate_changes(&self) -> u64 {
+        self.port.rate_changes()
+    }
+
+    /// Whether work flows: red once a job may leave and none has for eight intervals, and a second, after it was due.
+    ///
+    /// So it is when consumers are gone, or handlers that never end hold all [places](Builder::max_in_flight) in flight.
     #[must_use]
     pub fn health(&self) -> Health {
         self.port.health()

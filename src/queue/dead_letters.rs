@@ -22,7 +22,7 @@ pub struct DeadLetter<T> {
     pub waited: Duration,
     /// Starts it had.
     pub attempts: u32,
-    /// What the consumer gave as the cause.
+    /// What the consumer gave as the cause, the last time it gave one.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
 }
 

@@ -62,7 +62,7 @@ impl Future for Enter {
             let placed = line.poll(core, cx, terms, None, |state, now, place, after| {
                 let parcel = Parcel {
                     item: (),
-                    extras: Extras::of(terms),
+                    extras: Extras::of_turn(terms),
                 };
                 state.put(now, place, parcel, after).key
             });

@@ -99,16 +99,7 @@ impl<T> Job<T> {
         let run = &self.run;
         let terms = match &self.held().extras {
             Some(extras) => extras.terms.clone().onwards(),
-            None => self.core.look(|state, now| {
-                let mut terms = Terms::new();
-                if let Some(key) = state.machine.tenant_of(run.owner) {
-                    terms = terms.tenant(key.clone());
-                }
-                match on_tokio(run.expires_at, now) {
-                    Some(at) => terms.expires_at(at),
-                    None => terms,
-                }
-            }),
+            None => terms(&self.core, run),
         };
         terms.cost(run.cost).priority(run.owner.priority)
     }
@@ -157,13 +148,39 @@ impl<T> Job<T> {
     /// [`Returned`](Exit::Returned).
     pub fn retry(self, after: impl Into<Backoff>) {
         let delay = after.into().delay(self.run.attempt);
-        self.put_back(delay, true, None);
+        self.put_back(delay, true);
     }
 
-    /// As [`retry`](Self::retry); with the attempts used up, or the queue closed, the letter has this cause.
-    pub(crate) fn retry_because(self, after: Backoff, error: Box<dyn Error + Send + Sync>) {
-        let delay = after.delay(self.run.attempt);
-        self.put_back(delay, true, Some(error));
+    /// As [`retry`](Self::retry), and keeps why: however the job ends that is not done, its
+    /// [letter](super::DeadLetter::cause) has the last cause it was given.
+    pub fn retry_because(
+        mut self,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+        after: impl Into<Backoff>,
+    ) {
+        let delay = after.into().delay(self.run.attempt);
+        let (core, run) = (&self.core, &self.run);
+        let parcel = self.parcel.as_mut();
+        let before = parcel.and_then(|parcel| parcel.remember(error.into(), || terms(core, run)));
+        self.put_back(delay, true);
+        drop(before);
+    }
+
+    /// Why its last attempt failed, if whoever put it back [said](Self::retry_because) so.
+    #[must_use]
+    pub fn last_cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.held().extras.as_ref()?.cause.as_deref()
+    }
+
+    /// The span its producer was in when it made the offer, to do the work in; none if nobody listened.
+    ///
+    /// [`Workers`](super::workers::Workers) run their handlers in it.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn span(&self) -> tracing::Span {
+        let extras = self.held().extras.as_ref();
+        let span = extras.and_then(|extras| extras.span.clone());
+        span.unwrap_or_else(tracing::Span::none)
     }
 
     /// Abandons it, with the cause for its letter.
@@ -173,24 +190,25 @@ impl<T> Job<T> {
 
     /// The downstream asked for patience: puts the job back for `delay`, and this start does not count as an attempt.
     pub fn defer(self, delay: Duration) {
-        self.put_back(delay, false, None);
+        self.put_back(delay, false);
     }
 
     /// Corrects the cost that the schedule was charged for this departure, once the consumer knows it.
     ///
-    /// What comes after leaves sooner or later by the difference. It does not settle the job.
+    /// What comes after leaves sooner or later by the difference; the last word counts. It does not settle the job. Its
+    /// tenant's share is corrected too; its depth is not.
+    ///
+    /// A debt is paid at the rate, however long that takes. A refund is worth no more than
+    /// [`catch_up`](super::Builder::catch_up), and never ends in a salvo: once another job has departed, what follows
+    /// leaves at most at [`catch_up_pace`](super::Builder::catch_up_pace). So where jobs overlap, estimate low, and pay
+    /// the rest afterwards.
     pub fn settle_cost(&mut self, actual: u64) {
         let run = &mut self.run;
         self.core
             .step(|state, now, _| state.machine.settle_cost(now, run, actual));
     }
 
-    fn put_back(
-        mut self,
-        delay: Duration,
-        counts: bool,
-        mut cause: Option<Box<dyn Error + Send + Sync>>,
-    ) {
+    fn put_back(mut self, delay: Duration, counts: bool) {
         let parcel = self.take();
         let run = self.run.clone();
         self.core.step(|state, now, after| {
@@ -203,7 +221,7 @@ impl<T> Job<T> {
             };
             match back {
                 Ok(key) => state.watch_job(now, key, after),
-                Err((exit, parcel)) => after.bury(&run, parcel, exit, cause.take()),
+                Err((exit, parcel)) => after.bury(&run, parcel, exit, None),
             }
         });
     }
@@ -270,4 +288,18 @@ impl<T> fmt::Debug for Job<T> {
             .field("run", &self.run)
             .finish_non_exhaustive()
     }
+}
+
+/// The terms of a job for which nothing is kept but what the machine keeps.
+fn terms<T>(core: &Core<T>, run: &InFlight) -> Terms {
+    core.look(|state, now| {
+        let mut terms = Terms::new();
+        if let Some(key) = state.machine.tenant_of(run.owner) {
+            terms = terms.tenant(key.clone());
+        }
+        match on_tokio(run.expires_at, now) {
+            Some(at) => terms.expires_at(at),
+            None => terms,
+        }
+    })
 }

@@ -74,10 +74,12 @@ mod drain;
 mod driver;
 mod enter;
 mod job;
+#[cfg_attr(not(feature = "tracing"), path = "journal_silent.rs")]
+mod journal;
 mod keep;
 mod line;
 mod linger;
-#[cfg(feature = "metrics")]
+#[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 mod measured;
 #[cfg(all(test, sluicegate_loom))]
 mod models;

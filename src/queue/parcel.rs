@@ -1,5 +1,6 @@
 //! What the machine carries for a queue: the item, and what few jobs have beside it.
 
+use std::error::Error;
 use std::task::Waker;
 
 use tokio::sync::oneshot;
@@ -19,6 +20,21 @@ impl<T> Parcel<T> {
         Self { item, extras: None }
     }
 
+    /// Keeps why its last attempt failed. Returns what it was before, to be dropped unlocked.
+    pub(crate) fn remember(
+        &mut self,
+        cause: Cause,
+        terms: impl FnOnce() -> Terms,
+    ) -> Option<Cause> {
+        let extras = self.extras.get_or_insert_with(|| {
+            Box::new(Extras {
+                terms: terms(),
+                ..Extras::default()
+            })
+        });
+        extras.cause.replace(cause)
+    }
+
     /// Whether the job's token has fired.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.extras
@@ -34,6 +50,9 @@ impl<T> Parcel<T> {
     }
 }
 
+/// Why an attempt failed.
+pub(crate) type Cause = Box<dyn Error + Send + Sync>;
+
 /// What few jobs have.
 #[derive(Default)]
 pub(crate) struct Extras {
@@ -44,33 +63,70 @@ pub(crate) struct Extras {
     pub(crate) watch: Option<Watch>,
     /// In a turnstile: the future whose turn this is.
     pub(crate) waker: Option<Waker>,
+    /// What the consumer gave as the cause when it last put the job back.
+    pub(crate) cause: Option<Cause>,
+    /// Where its producer was.
+    #[cfg(feature = "tracing")]
+    pub(crate) span: Option<tracing::Span>,
 }
 
 impl Extras {
-    /// What a job on these terms has, if anything.
+    /// What a job on these terms has, if anything. Runs foreign code where spans are kept.
     pub(crate) fn of(terms: &Terms) -> Option<Box<Self>> {
-        if terms.is_plain() && terms.tenant_key().is_none() {
-            None
-        } else {
-            Some(Box::new(Self {
+        let mut extras = Self::plain();
+        if extras.is_some() || terms.is_kept() {
+            extras.get_or_insert_default().terms = terms.clone();
+        }
+        extras
+    }
+
+    /// As [`of`](Self::of), for who is never handed to a consumer, and must not run foreign code.
+    pub(crate) fn of_turn(terms: &Terms) -> Option<Box<Self>> {
+        terms.is_kept().then(|| {
+            Box::new(Self {
                 terms: terms.clone(),
                 ..Self::default()
-            }))
+            })
+        })
+    }
+
+    /// What a job without terms has: its producer's span, if somebody keeps spans.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn plain() -> Option<Box<Self>> {
+        use tracing::{Span, level_filters::LevelFilter};
+        if LevelFilter::current() == LevelFilter::OFF {
+            return None;
         }
+        let span = Span::current();
+        (!span.is_none()).then(|| {
+            Box::new(Self {
+                span: Some(span),
+                ..Self::default()
+            })
+        })
+    }
+
+    /// What a job without terms has.
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) const fn plain() -> Option<Box<Self>> {
+        None
     }
 
     /// Whether a tenant is all there is to keep.
     pub(crate) fn is_tenant_only(&self) -> bool {
+        #[cfg(feature = "tracing")]
+        if self.span.is_some() {
+            return false;
+        }
         self.terms.is_plain() && self.ticket.is_none()
     }
 
     /// As [`of`](Self::of), with somebody waiting for the end.
     pub(crate) fn tracked(terms: &Terms, ticket: oneshot::Sender<Ending>) -> Option<Box<Self>> {
-        Some(Box::new(Self {
-            terms: terms.clone(),
-            ticket: Some(ticket),
-            ..Self::default()
-        }))
+        let mut extras = Self::plain().unwrap_or_default();
+        extras.terms = terms.clone();
+        extras.ticket = Some(ticket);
+        Some(extras)
     }
 
     /// Tells whoever waits how the job ended. Runs foreign code.

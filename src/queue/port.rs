@@ -31,6 +31,7 @@ pub(crate) trait Port: Send + Sync {
     fn ledgers(&self) -> Ledgers;
     fn pressure(&self) -> Pressure;
     fn watch_pressure(&self) -> watch::Receiver<Pressure>;
+    fn rate_changes(&self) -> u64;
     fn health(&self) -> Health;
 }
 
@@ -100,6 +101,10 @@ impl<T: Send + 'static> Port for OpenPort<T> {
 
     fn watch_pressure(&self) -> watch::Receiver<Pressure> {
         self.0.watch_pressure()
+    }
+
+    fn rate_changes(&self) -> u64 {
+        self.0.look(|state, _| state.machine.rate_changes())
     }
 
     fn health(&self) -> Health {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::control::Control;
 use super::core::Core;
 use super::offer::Offer;
-use super::parcel::Parcel;
+use super::parcel::{Extras, Parcel};
 use super::permit::{Permit, Reserve, ReserveOwned};
 use super::refused::Refused;
 use super::send::{Accepted, SendItem, finish};
@@ -73,7 +73,7 @@ impl<T> Sender<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn send(&self, item: T) -> Result<Accepted, Refused<T>> {
-        SendItem::new(&self.core, Terms::new(), item, None, None).await
+        SendItem::new(&self.core, Terms::new(), item, Extras::plain(), None).await
     }
 
     /// Sends an item, staying in line for at most `stay`.
@@ -86,7 +86,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     /// As [`send`](Self::send).
     pub async fn send_within(&self, item: T, stay: Duration) -> Result<Accepted, Refused<T>> {
-        SendItem::new(&self.core, Terms::new(), item, None, Some(stay)).await
+        SendItem::new(&self.core, Terms::new(), item, Extras::plain(), Some(stay)).await
     }
 
     /// Sends an item with cost 1 if the queue takes it now.
@@ -98,13 +98,13 @@ impl<T> Sender<T> {
     /// the time this stays refused.
     pub fn try_send(&self, item: T) -> Result<Accepted, Refused<T>> {
         let ask = Ask::default();
-        let mut item = Some(item);
+        let (mut item, mut extras) = (Some(item), Extras::plain());
         let placed = self.core.step(|state, now, after| {
             let place = state.machine.try_offer(now, &ask, &mut after.fx)?;
             let item = item.take().expect("it is placed once");
-            Ok(state
-                .machine
-                .send(now, place, Parcel::plain(item), &mut after.fx))
+            let extras = extras.take();
+            let parcel = Parcel { item, extras };
+            Ok(state.machine.send(now, place, parcel, &mut after.fx))
         });
         finish(placed, item)
     }

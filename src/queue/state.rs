@@ -6,6 +6,7 @@ use std::task::Waker;
 use super::after::After;
 use super::dead_letters::DeadLetter;
 use super::desk::Desk;
+use super::journal::Journal;
 use super::parcel::Parcel;
 use super::watch::{NewWatch, Subject};
 use crate::machine::{Gone, JobKey, Machine, NotTaken, Place, Queued, Spec, Taken, WaiterKey};
@@ -27,6 +28,7 @@ pub(crate) struct State<T> {
     pub(crate) drains: usize,
     pub(crate) returned: Vec<DeadLetter<T>>,
     pub(crate) phase: Phase,
+    pub(crate) journal: Journal,
     /// Sequence of the states of pressure, so that publishing them late does no harm.
     pub(crate) sequence: u64,
 }
@@ -133,7 +135,7 @@ impl<T> State<T> {
     }
 
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
-    pub(crate) fn conclude(&mut self, now: Tick, after: &mut After<T>) {
+    pub(crate) fn conclude(&mut self, now: Tick, lost: u64, after: &mut After<T>) {
         for key in after.fx.wake.drain(..) {
             if let Some(waker) = self.waiters.remove(&key) {
                 after.wakers.push(waker);
@@ -144,6 +146,10 @@ impl<T> State<T> {
             self.announce_end(after);
         }
         self.desk.call(now, &mut self.machine, &mut after.wakers);
+        let news = self.journal.look(now, &self.machine, lost);
+        if !news.is_empty() {
+            after.rare().news = news;
+        }
         self.arm(after);
         if let Some(pressure) = after.fx.pressure {
             self.sequence += 1;
@@ -196,6 +202,7 @@ impl<T> State<T> {
         let departure = self.desk.awaits_departure(&self.machine);
         let event = self.machine.next_event(departure);
         let next = earlier(event, self.desk.second_call(grain));
+        let next = earlier(next, self.journal.next());
         let seat = &mut self.driver;
         let sooner = match (next, seat.armed) {
             (Some(next), Some(armed)) => next < armed,
@@ -232,7 +239,7 @@ pub(crate) fn letter<T>(
     gone: Gone<Parcel<T>>,
 ) -> (DeadLetter<T>, Option<Box<super::parcel::Extras>>) {
     let Gone {
-        payload: Parcel { item, extras },
+        payload: Parcel { item, mut extras },
         exit,
         waited,
         attempts,
@@ -244,7 +251,7 @@ pub(crate) fn letter<T>(
             exit,
             waited,
             attempts,
-            cause: None,
+            cause: extras.as_mut().and_then(|extras| extras.cause.take()),
         },
         extras,
     )

@@ -84,7 +84,8 @@ impl Terms {
         self
     }
 
-    /// Time that the job takes once started: it is not started if it could not end before it expires. Default zero.
+    /// Time that the job takes once started: it is not started if it could not end before it expires, whether by the
+    /// queue's expiry or its own, and is refused at once where it never could. Default zero.
     pub const fn run_estimate(mut self, takes: Duration) -> Self {
         self.run_estimate = Some(takes);
         self
@@ -123,8 +124,9 @@ impl Terms {
         self.run_estimate.is_none() && self.token.is_none()
     }
 
-    pub(crate) const fn tenant_key(&self) -> Option<&Key> {
-        self.tenant.as_ref()
+    /// Whether a job on these terms has something to keep beside what the machine keeps of every job.
+    pub(crate) const fn is_kept(&self) -> bool {
+        !self.is_plain() || self.tenant.is_some()
     }
 
     /// The terms on which a job goes on that was offered on these: of its first start nothing is asked any more.

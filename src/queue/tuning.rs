@@ -19,7 +19,7 @@ impl Builder {
         self
     }
 
-    /// Bound of each tenant's depth, what it has standing in line included. From 1 to `max_depth`.
+    /// Bound of each tenant's depth, what it has standing in line included. From 1 to `max_depth`; above is refused.
     ///
     /// Default: only that of the queue. Lower keeps a flood of one from filling the queue and the line for all; a tenant
     /// at its bound is refused as [`Full`](super::Reason::Full), a dearer job as [`TooCostly`](super::Reason::TooCostly).
@@ -67,7 +67,8 @@ impl Builder {
 
     /// After a pause, an outage of the consumers or a raised rate, the rate climbs for so long to where it is set.
     ///
-    /// It climbs evenly, from a tenth, or from what it was before. Default: at once. Longer is gentler on cold caches.
+    /// It climbs evenly, from a tenth, or from what it was before. Default: at once. Longer is gentler on cold caches; a
+    /// climb that is longer than the calm between two pauses never arrives, and never stops work either.
     pub fn slow_start(mut self, over: Duration) -> Self {
         self.spec.slow_start = Some(over);
         self
@@ -75,8 +76,9 @@ impl Builder {
 
     /// Keeps retries to a share of the fresh work, from 0 to 10; so many pass whatever the share.
     ///
-    /// Default: no bound. Lower leaves more of the rate to fresh jobs while the downstream hurts. Retries beyond the
-    /// budget wait, first come first. Deferred jobs are no retries.
+    /// Default: no bound. Lower leaves more of the rate to fresh jobs while the downstream hurts; 0 lets only the least
+    /// pass. Retries beyond the budget wait, first come first, for as long as that takes: only an
+    /// [instant](super::Terms::expires_at) at which they expire ends their wait. Deferred jobs are no retries.
     pub fn retry_budget(mut self, share: f64, at_least: Rate) -> Self {
         self.spec.retry_budget = Some((share, at_least));
         self

@@ -248,7 +248,11 @@ where
     let keep = Keep::open();
     let job = job.kept_by(&keep);
     let result = {
+        #[cfg(feature = "tracing")]
+        let span = job.span();
         let work = async { handler(job).await.into() };
+        #[cfg(feature = "tracing")]
+        let work = tracing::Instrument::instrument(work, span);
         let work = pin!(AssertUnwindSafe(work).catch_unwind());
         match select(work, pin!(cut.cancelled())).await {
             Either::Left((result, _)) => Some(result),

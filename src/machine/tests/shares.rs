@@ -148,8 +148,8 @@ proptest! {
     ) {
         let mut machine = shared(shares.map(|share| share as f64 / 100.0));
         for priority in Priority::ALL {
-            for n in 0..3 {
-                put(&mut machine, ms(0), &at(priority, costs[n]), 0);
+            for cost in &costs[..3] {
+                put(&mut machine, ms(0), &at(priority, *cost), 0);
             }
         }
         let with = shares.iter().filter(|share| **share > 0).count() as f64;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::machine::{Ask, Collected, WaiterKey};
 use crate::queue::core::Core;
 use crate::queue::line::Line;
-use crate::queue::parcel::Parcel;
+use crate::queue::parcel::{Extras, Parcel};
 use crate::refusal::Refusal;
 use crate::sync::Arc;
 use crate::tick::Tick;
@@ -69,13 +69,15 @@ pub(super) fn fill<T>(
     item: &mut Option<T>,
 ) -> Result<Option<Line>, Refusal> {
     let Spot { key, ready } = spot;
+    let mut extras = Extras::plain();
     core.step(
         |state, now, after| match state.machine.collect(now, key, &mut after.fx) {
             Collected::Ready(mut place) => {
                 after.drop_later(state.waiters.remove(&key));
                 place.idle_for(ready.map_or(Duration::ZERO, |ready| now - ready));
                 let item = item.take().expect("it is placed once");
-                state.put(now, place, Parcel::plain(item), after);
+                let extras = extras.take();
+                state.put(now, place, Parcel { item, extras }, after);
                 Ok(None)
             }
             Collected::Waiting => Ok(Some(spot.into_line())),

@@ -31,7 +31,7 @@ impl Outcome {
             Self::Ack => job.ack(),
             Self::Fail => job.fail(),
             Self::Retry(backoff) => job.retry(backoff),
-            Self::Error(error) => job.retry_because(backoff, error),
+            Self::Error(error) => job.retry_because(error, backoff),
         }
     }
 }
