@@ -197,7 +197,7 @@ impl<T: Send + 'static> Drop for Driver<T> {
 /// Steps in one poll: more in a row than ever fall due at one instant, unless the clock jumps.
 const TURNS: usize = 32;
 
-#[cfg(all(test, not(sluicegate_loom)))]
+#[cfg(test)]
 mod tests {
     use std::task::Waker;
 

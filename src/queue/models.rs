@@ -70,14 +70,29 @@ fn undriven(_: &Arc<Core<u32>>) {}
 fn model(most: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = most;
-    builder.check(body);
+    let body = Arc::new(body);
+    builder.check(move || {
+        let body = Arc::clone(&body);
+        spawn(move || body()).join().expect("no panic");
+    });
 }
+
+/// A thread on whose stack a queue can be made: loom's own are too small to move one about.
+fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+    let builder = thread::Builder::new().stack_size(STACK);
+    builder
+        .spawn(body)
+        .expect("the model has room for a thread")
+}
+
+/// In words.
+const STACK: usize = 0x1_0000;
 
 #[test]
 fn loom_a_job_reaches_the_consumer_that_waits() {
     model(None, || {
         let (tx, rx) = queue(undriven);
-        let consumer = thread::spawn(move || {
+        let consumer = spawn(move || {
             let job = block_on(rx.recv()).expect("a job comes");
             job.into_inner()
         });
@@ -92,7 +107,7 @@ fn loom_of_two_consumers_one_gets_the_job_and_both_the_end() {
     model(Some(3), || {
         let (tx, rx) = queue(undriven);
         let consumers = [rx.clone(), rx]
-            .map(|rx| thread::spawn(move || block_on(rx.recv()).map(|job| job.into_inner())));
+            .map(|rx| spawn(move || block_on(rx.recv()).map(|job| job.into_inner())));
         tx.try_send(7).expect("there is room");
         drop(tx);
         let got = consumers.map(|consumer| consumer.join().expect("no panic"));
@@ -106,7 +121,7 @@ fn loom_a_freed_place_reaches_the_sender_that_waits() {
         let (tx, rx) = queue(undriven);
         tx.try_send(1).expect("there is room");
         let waiting = tx.clone();
-        let sender = thread::spawn(move || block_on(waiting.send(2)).map(|_| ()).is_ok());
+        let sender = spawn(move || block_on(waiting.send(2)).map(|_| ()).is_ok());
         rx.try_recv().expect("a job is queued").ack();
         assert!(sender.join().expect("no panic"));
         assert_eq!(rx.try_recv().expect("it was sent").into_inner(), 2);
@@ -121,7 +136,7 @@ fn loom_a_place_granted_to_a_waiter_that_gives_up_is_not_lost() {
         let (tx, rx) = queue(undriven);
         tx.try_send(1).expect("there is room");
         let leaving = tx.clone();
-        let sender = thread::spawn(move || {
+        let sender = spawn(move || {
             let mut send = pin!(leaving.reserve());
             let polled = send.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             matches!(polled, Poll::Ready(_))
@@ -140,8 +155,8 @@ fn loom_a_consumer_that_gives_up_passes_its_wake_on() {
     model(Some(3), || {
         let (tx, rx) = queue(undriven);
         let other = rx.clone();
-        let stays = thread::spawn(move || block_on(other.recv()).is_some());
-        let leaves = thread::spawn(move || {
+        let stays = spawn(move || block_on(other.recv()).is_some());
+        let leaves = spawn(move || {
             let mut recv = pin!(rx.recv());
             match recv.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(job) => job.is_some(),
@@ -164,7 +179,7 @@ fn loom_the_driver_is_woken_for_what_comes_and_ends_with_the_queue() {
     }
     fn driven(core: &Arc<Core<u32>>) {
         let driver = driver::of(core);
-        let thread = thread::spawn(move || block_on(driver));
+        let thread = spawn(move || block_on(driver));
         DRIVERS.with_borrow_mut(|drivers| drivers.push(thread));
     }
     model(Some(3), || {
