@@ -11,9 +11,11 @@ mod gate;
 mod held;
 mod layering;
 mod limits;
+#[cfg(feature = "metrics")]
 mod observe;
 mod options;
 mod queue;
+#[cfg(feature = "sim")]
 mod sim;
 mod streams;
 mod trace;

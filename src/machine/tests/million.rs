@@ -14,7 +14,7 @@ use crate::machine::{
 use crate::policy::aimd::Aimd;
 use crate::rate::Rate;
 use crate::tick::Tick;
-use crate::words::{Exit, Priority};
+use crate::words::Exit;
 
 /// Where an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
