@@ -51,7 +51,8 @@ pub(crate) struct Machine<P> {
     /// Depth by priority.
     pub(super) held: [u128; 4],
     pub(super) ledgers: [Ledger; 4],
-    pub(super) tally: Tally,
+    /// Large, and looked at by whoever measures only.
+    pub(super) tally: Box<Tally>,
     pub(super) paused: Option<Arc<str>>,
     pub(super) closed: bool,
     /// Nothing is queued any more, whatever comes: no receiver is left, or a drain's deadline has passed.
@@ -86,7 +87,7 @@ impl<P> Machine<P> {
             depth: 0,
             held: [0; 4],
             ledgers: [Ledger::default(); 4],
-            tally: Tally::default(),
+            tally: Box::default(),
             paused: None,
             closed: false,
             ended: false,

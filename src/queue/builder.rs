@@ -253,7 +253,7 @@ impl Builder {
                 port: port::open,
             },
         });
-        #[cfg(feature = "metrics")]
+        #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         core.show();
         Ok(core)
     }

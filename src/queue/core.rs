@@ -27,7 +27,8 @@ use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
-#[cfg(feature = "metrics")]
+// Whoever measures is outside of what is modelled: its locks are those of the process.
+#[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 use crate::telemetry::roll::Seat;
 use crate::tick::Tick;
 use crate::timer::Timer;
@@ -54,7 +55,7 @@ pub(crate) struct Core<T> {
     pub(crate) receivers: AtomicUsize,
     links: Links<T>,
     /// Where it is measured under its label.
-    #[cfg(feature = "metrics")]
+    #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
     seat: Seat,
     vitals: Mutex<Option<Vitals>>,
 }
@@ -97,7 +98,7 @@ pub(crate) struct Parts<T> {
 impl<T> Core<T> {
     pub(crate) fn new(parts: Parts<T>) -> Arc<Self> {
         let now = parts.clock.now();
-        #[cfg(feature = "metrics")]
+        #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         let seat = Seat::take(parts.settings.name.as_deref());
         let machine = Machine::new(parts.settings, now);
         let state = State {
@@ -129,7 +130,7 @@ impl<T> Core<T> {
             receivers: AtomicUsize::new(1),
             links: parts.links,
             vitals: Mutex::new(None),
-            #[cfg(feature = "metrics")]
+            #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
             seat,
         })
     }
@@ -226,7 +227,7 @@ impl<T> Core<T> {
     }
 
     /// Lets it be seen by whoever measures.
-    #[cfg(feature = "metrics")]
+    #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
     pub(crate) fn show(self: &Arc<Self>)
     where
         T: Send + 'static,
@@ -298,7 +299,7 @@ impl<T> Drop for Core<T> {
         if let Some(waker) = self.state.get_mut().driver.waker.take() {
             waker.wake();
         }
-        #[cfg(feature = "metrics")]
+        #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         {
             let lost = self.outlet.lost();
             let totals = super::measured::totals(self.state.get_mut(), lost);

@@ -196,3 +196,92 @@ impl<T: Send + 'static> Drop for Driver<T> {
 
 /// Steps in one poll: more in a row than ever fall due at one instant, unless the clock jumps.
 const TURNS: usize = 32;
+
+#[cfg(all(test, not(sluicegate_loom)))]
+mod tests {
+    use std::task::Waker;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::machine::{Preset, Spec};
+    use crate::queue::consumers::Consumers;
+    use crate::queue::core::{Links, Parts};
+    use crate::queue::desk::Desk;
+    use crate::queue::port;
+    use crate::queue::receiver::Receiver;
+    use crate::queue::sender::Sender;
+
+    /// A queue whose driver is polled by hand.
+    fn queue() -> (Sender<u32>, Receiver<u32>, Driver<u32>) {
+        let spec = Spec::new(Preset::Unpaced, None, Timer::Runtime.grain());
+        let core = Core::new(Parts {
+            settings: spec.resolve().unwrap(),
+            spec,
+            clock: Arc::new(ManualClock::new()),
+            timer: Timer::Runtime,
+            dead_letters: Some(1),
+            desk: Desk::Consumers(Consumers::default()),
+            runtime: None,
+            links: Links {
+                start: |_| {},
+                port: port::open,
+            },
+        });
+        let driver = Driver {
+            core: Arc::downgrade(&core),
+            sleep: None,
+            tokens: FuturesUnordered::new(),
+            fired: Vec::new(),
+            stage: Stage::Idle,
+        };
+        (Sender::new(Arc::clone(&core)), Receiver::new(core), driver)
+    }
+
+    fn poll(driver: &mut Driver<u32>) -> Poll<()> {
+        Pin::new(driver).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_token_that_outlives_its_jobs_leaves_nothing_behind() {
+        let (tx, rx, mut driver) = queue();
+        let token = CancellationToken::new();
+        for n in 0..100 {
+            tx.offer(n).cancelled_by(token.clone()).try_send().unwrap();
+        }
+        assert!(poll(&mut driver).is_pending());
+        assert_eq!(driver.tokens.len(), 100);
+        for _ in 0..100 {
+            rx.try_recv().unwrap().ack();
+        }
+        assert!(poll(&mut driver).is_pending());
+        assert_eq!(driver.tokens.len(), 0);
+        drop((tx, rx));
+        assert!(poll(&mut driver).is_ready());
+    }
+
+    /// Where its runtime stands still, what it has not seen yet must not pile up.
+    #[test]
+    fn tokens_of_jobs_that_have_left_do_not_wait_for_the_driver() {
+        let (tx, rx, _driver) = queue();
+        let token = CancellationToken::new();
+        for n in 0..1_000 {
+            tx.offer(n).cancelled_by(token.clone()).try_send().unwrap();
+            rx.try_recv().unwrap().ack();
+        }
+        let waiting = tx.core().look(|state, _| state.driver.watches.len());
+        assert!(waiting <= 64, "{waiting} wait");
+    }
+
+    #[test]
+    fn a_job_that_is_cancelled_while_the_driver_looks_elsewhere_is_cancelled_at_its_next_turn() {
+        let (tx, _rx, mut driver) = queue();
+        let token = CancellationToken::new();
+        tx.offer(1).cancelled_by(token.clone()).try_send().unwrap();
+        assert!(poll(&mut driver).is_pending());
+        token.cancel();
+        assert!(poll(&mut driver).is_pending());
+        assert_eq!(tx.snapshot().ledger.cancelled, 1);
+    }
+}

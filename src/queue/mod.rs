@@ -79,7 +79,7 @@ mod journal;
 mod keep;
 mod line;
 mod linger;
-#[cfg(feature = "metrics")]
+#[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 mod measured;
 #[cfg(all(test, sluicegate_loom))]
 mod models;

@@ -23,7 +23,7 @@ use crate::tick::{Tick, nanos};
 /// let arrivals = Pattern::Poisson { rate: Rate::per_second(1500) }.arrivals(1).take(30_000);
 /// let shares = Fleet::new(limit, 4, 10).run_all(arrivals);
 /// assert!(shares.most_over <= shares.bound_over);
-/// assert!(shares.admitted <= shares.exact);
+/// assert!(shares.admitted * 100 > shares.exact * 99);
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use]

@@ -147,7 +147,7 @@ async fn limiters_and_doors() -> Outcomes {
     let _ = keyed.peek("ann", 1);
     keyed.acquire("ann", 1).await?;
     keyed.set_limit(Rate::per_second(7).burst(7))?;
-    let _: u64 = keyed.len() as u64;
+    let _: u64 = keyed.len();
     let _ = WhenKeysFull::Share;
     struct Request {
         user: Option<u64>,
