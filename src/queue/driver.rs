@@ -217,7 +217,7 @@ mod tests {
     fn queue() -> (Sender<u32>, Receiver<u32>, Driver<u32>) {
         let spec = Spec::new(Preset::Unpaced, None, Timer::Runtime.grain());
         let core = Core::new(Parts {
-            settings: spec.resolve().unwrap(),
+            settings: spec.resolve().expect("the test's settings are valid"),
             spec,
             clock: Arc::new(ManualClock::new()),
             timer: Timer::Runtime,
@@ -248,12 +248,15 @@ mod tests {
         let (tx, rx, mut driver) = queue();
         let token = CancellationToken::new();
         for n in 0..100 {
-            tx.offer(n).cancelled_by(token.clone()).try_send().unwrap();
+            tx.offer(n)
+                .cancelled_by(token.clone())
+                .try_send()
+                .expect("the test's queue has room");
         }
         assert!(poll(&mut driver).is_pending());
         assert_eq!(driver.tokens.len(), 100);
         for _ in 0..100 {
-            rx.try_recv().unwrap().ack();
+            rx.try_recv().expect("a job is queued").ack();
         }
         assert!(poll(&mut driver).is_pending());
         assert_eq!(driver.tokens.len(), 0);
@@ -267,8 +270,11 @@ mod tests {
         let (tx, rx, _driver) = queue();
         let token = CancellationToken::new();
         for n in 0..1_000 {
-            tx.offer(n).cancelled_by(token.clone()).try_send().unwrap();
-            rx.try_recv().unwrap().ack();
+            tx.offer(n)
+                .cancelled_by(token.clone())
+                .try_send()
+                .expect("the test's queue has room");
+            rx.try_recv().expect("a job is queued").ack();
         }
         let waiting = tx.core().look(|state, _| state.driver.watches.len());
         assert!(waiting <= 64, "{waiting} wait");
@@ -278,7 +284,10 @@ mod tests {
     fn a_job_that_is_cancelled_while_the_driver_looks_elsewhere_is_cancelled_at_its_next_turn() {
         let (tx, _rx, mut driver) = queue();
         let token = CancellationToken::new();
-        tx.offer(1).cancelled_by(token.clone()).try_send().unwrap();
+        tx.offer(1)
+            .cancelled_by(token.clone())
+            .try_send()
+            .expect("the test's queue has room");
         assert!(poll(&mut driver).is_pending());
         token.cancel();
         assert!(poll(&mut driver).is_pending());
