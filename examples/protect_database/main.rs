@@ -1,7 +1,7 @@
 //! A burst that kills a database, and the queue that saves it.
 //!
 //! 64 producers offer 2,000 writes within 2 s to an embedded SQLite file that takes about 400 in a second: first each
-//! for itself, then through a gate and a queue that lets 160 out in a second and four be in flight. Look at the first
+//! for itself, then through a gate and a queue that lets about 150 out in a second and four be in flight. Look at the first
 //! run, in which the database fails by itself ("database is locked"), and at the second, in which every job is
 //! committed, some later than they came.
 //!
@@ -91,6 +91,9 @@ async fn perform(options: &Options) -> Result<String, Stop> {
     let serving = options.metrics.map(metrics::serve).transpose();
     let _until_the_end = serving.map_err(Stop::Usage)?;
     let stage = Stage::create(options.keep).map_err(Stop::Broken)?;
+    if stage.is_kept() {
+        eprintln!("the database files are in {}", stage.folder().display());
+    }
     let stop = CancellationToken::new();
     stop_on_ctrl_c(
         stop.clone(),
@@ -152,19 +155,11 @@ async fn perform(options: &Options) -> Result<String, Stop> {
         queued,
         account,
     };
-    let mut text = if options.json {
+    let text = if options.json {
         report.json() + "\n"
     } else {
         report.text()
     };
-    if stage.is_kept() {
-        let kept = format!("the database files are in {}\n", stage.folder().display());
-        if options.json {
-            eprint!("{kept}")
-        } else {
-            text = text + "\n" + &kept
-        }
-    }
     let broken = report.broken();
     if broken.is_empty() {
         return Ok(text);

@@ -117,7 +117,7 @@ impl Report {
             .iter()
             .map(|(word, count)| format!("{word} {count}"))
             .collect();
-        for line in words.chunks(5) {
+        for line in words.chunks(4) {
             let _ = writeln!(text, "  {}", line.join(", "));
         }
         text += &self.charts();
