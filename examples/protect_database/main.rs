@@ -1,7 +1,7 @@
 //! A burst that kills a database, and the queue that saves it.
 //!
 //! 64 producers offer 2,000 writes within 2 s to an embedded SQLite file that takes about 400 in a second: first each
-//! for itself, then through a gate and a queue that lets about 150 out in a second and four be in flight. Look at the first
+//! for itself, then through a gate and a queue that lets 100 out in a second and four be in flight. Look at the first
 //! run, in which the database fails by itself ("database is locked"), and at the second, in which every job is
 //! committed, some later than they came.
 //!

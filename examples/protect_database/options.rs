@@ -124,8 +124,8 @@ Options:
       --burst N        jobs offered within 2 s, 1 to 100000      [default: 2000]
       --producers N    tasks that offer them, 1 to 1024          [default: 64]
       --rate N         jobs per second that leave the queue, 1 to 100000
-                       [default: two fifths of what one writer alone
-                       manages on this machine just now, from 60 to 200]
+                       [default: a quarter of what one writer alone
+                       manages on this machine just now, from 60 to 100]
       --trace FILE     let jobs arrive as in FILE instead: a CSV whose first
                        column is a time, or an access log in the common or
                        combined format; at most 100000 arrivals

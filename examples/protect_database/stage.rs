@@ -99,7 +99,7 @@ pub(crate) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Rate that leaves the database idle for more than half of its time, within bounds.
+    /// Rate that leaves the database idle for most of its time, within bounds.
     pub(crate) fn rate(&self) -> u64 {
         let rate = (SHARE / self.alone.as_secs_f64()) as u64;
         (rate / 10 * 10).clamp(LEAST_RATE, MOST_RATE)
@@ -115,7 +115,7 @@ const LEAST_TIME: Duration = Duration::from_millis(2);
 const USUAL_TIME: Duration = Duration::from_micros(2_500);
 /// Share of its time that the database may be busy with what the queue lets out: the rest is for a machine that has
 /// more to do now and then.
-const SHARE: f64 = 0.4;
+const SHARE: f64 = 0.25;
 /// A burst of 2,000 still ends within a minute.
 const LEAST_RATE: u64 = 60;
-const MOST_RATE: u64 = 200;
+const MOST_RATE: u64 = 100;
