@@ -55,6 +55,11 @@
 //! | `sluicegate_queue_reserved` | gauge | jobs | `queue` | Places that are paid for and not used yet. |
 //! | `sluicegate_queue_queued` | gauge | jobs | `queue` | Jobs queued or waiting for a retry. |
 //! | `sluicegate_queue_in_flight` | gauge | jobs | `queue` | Jobs handed out and not settled. |
+//! | `sluicegate_queue_lane_offered_total` | counter | jobs | `queue`; `lane` = low, normal, high, critical | Offers made, by priority. |
+//! | `sluicegate_queue_lane_rejected_total` | counter | jobs | `queue`; `lane` = low, normal, high, critical | Offers refused, by priority. |
+//! | `sluicegate_queue_lane_acked_total` | counter | jobs | `queue`; `lane` = low, normal, high, critical | Jobs that were done, by priority. |
+//! | `sluicegate_queue_lane_queued` | gauge | jobs | `queue`; `lane` = low, normal, high, critical | Jobs queued or waiting for a retry, by priority. |
+//! | `sluicegate_queue_lane_in_flight` | gauge | jobs | `queue`; `lane` = low, normal, high, critical | Jobs handed out and not settled, by priority. |
 //! | `sluicegate_queue_paused` | gauge |  | `queue` | Whether departures are held: 1 or 0. |
 //! | `sluicegate_queue_pressure` | gauge |  | `queue` | State of the ladder: 0 healthy, 1 elevated, 2 overloaded. |
 //! | `sluicegate_queue_drain_items_per_second` | gauge | cost per second | `queue` | Rate that was set for departures; 0 if there is none. |

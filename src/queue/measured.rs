@@ -4,6 +4,7 @@ use super::core::Core;
 use super::state::State;
 use crate::telemetry::roll::{Look, Measured, Totals};
 use crate::tick::Tick;
+use crate::words::Priority;
 
 impl<T: Send> Measured for Core<T> {
     fn look(&self) -> Look {
@@ -32,5 +33,6 @@ pub(super) fn totals<T>(state: &State<T>, dead_letters_lost: u64) -> Totals {
         ledger: state.machine.ledger(),
         tally: *state.machine.tally(),
         dead_letters_lost,
+        lanes: Priority::ALL.map(|priority| *state.machine.lane(priority)),
     }
 }

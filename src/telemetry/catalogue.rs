@@ -147,6 +147,7 @@ const EXIT: MetricLabel = one_of(
     &["expired", "evicted", "cancelled", "abandoned", "returned"],
 );
 const OUTCOME: MetricLabel = one_of("outcome", &["drained", "dropped"]);
+const LANE: MetricLabel = one_of("lane", &["low", "normal", "high", "critical"]);
 const RESULT: MetricLabel = one_of("result", &["ok", "error", "retry"]);
 const VERSION: MetricLabel = one_of("version", &[env!("CARGO_PKG_VERSION")]);
 
@@ -196,6 +197,16 @@ catalogue! {
         "Jobs queued or waiting for a retry.");
     IN_FLIGHT = gauge("sluicegate_queue_in_flight", JOBS,
         "Jobs handed out and not settled.");
+    LANE_OFFERED = counter("sluicegate_queue_lane_offered_total", JOBS, &[QUEUE, LANE],
+        "Offers made, by priority.");
+    LANE_REJECTED = counter("sluicegate_queue_lane_rejected_total", JOBS, &[QUEUE, LANE],
+        "Offers refused, by priority.");
+    LANE_ACKED = counter("sluicegate_queue_lane_acked_total", JOBS, &[QUEUE, LANE],
+        "Jobs that were done, by priority.");
+    LANE_QUEUED = Metric { labels: &[QUEUE, LANE], ..gauge("sluicegate_queue_lane_queued", JOBS,
+        "Jobs queued or waiting for a retry, by priority.") };
+    LANE_IN_FLIGHT = Metric { labels: &[QUEUE, LANE], ..gauge("sluicegate_queue_lane_in_flight", JOBS,
+        "Jobs handed out and not settled, by priority.") };
     PAUSED = gauge("sluicegate_queue_paused", "",
         "Whether departures are held: 1 or 0.");
     PRESSURE = gauge("sluicegate_queue_pressure", "",
@@ -222,12 +233,13 @@ mod tests {
     use super::*;
     use crate::refusal::Reason;
     use crate::tally::Processed;
-    use crate::words::Exit;
+    use crate::words::{Exit, Priority};
 
     #[test]
     fn labels_are_the_words_of_the_crate() {
         assert_eq!(REASON.values, Reason::ALL.map(Reason::as_str));
         assert_eq!(RESULT.values, Processed::ALL.map(Processed::as_str));
+        assert_eq!(LANE.values, Priority::ALL.map(Priority::as_str));
         // Failures have a counter of their own.
         let mut exits = Vec::from(EXIT.values);
         exits.push(Exit::Failed.as_str());

@@ -43,6 +43,8 @@ pub(crate) struct Totals {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) dead_letters_lost: u64,
+    /// The ledger by priority, least urgent first.
+    pub(crate) lanes: [Ledger; 4],
 }
 
 impl Totals {
@@ -50,6 +52,9 @@ impl Totals {
         self.ledger.add(&other.ledger);
         self.tally.add(&other.tally);
         self.dead_letters_lost += other.dead_letters_lost;
+        for (lane, more) in self.lanes.iter_mut().zip(&other.lanes) {
+            lane.add(more);
+        }
     }
 }
 

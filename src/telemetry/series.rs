@@ -10,7 +10,7 @@ use super::roll::{Look, Totals};
 use crate::refusal::Reason;
 use crate::sync::Arc;
 use crate::tally::{Histogram, Processed};
-use crate::words::{Exit, Pressure};
+use crate::words::{Exit, Pressure, Priority};
 
 /// All that is published of a label, summed where it stands for several queues.
 #[derive(Clone, Debug)]
@@ -67,6 +67,7 @@ impl State {
             ledger,
             tally,
             dead_letters_lost,
+            lanes,
         } = &self.totals;
         let mut count = |metric, count| visit(metric, None, Value::Count(count));
         count(&named::OFFERED, ledger.offered);
@@ -105,6 +106,18 @@ impl State {
         level(&named::RATE, self.rate);
         level(&named::HEAD, self.head);
         level(&named::LAST_DRAIN, self.last_drain);
+        for (priority, lane) in Priority::ALL.iter().zip(lanes) {
+            let name = Some(priority.as_str());
+            visit(&named::LANE_OFFERED, name, Value::Count(lane.offered));
+            visit(&named::LANE_REJECTED, name, Value::Count(lane.refused));
+            visit(&named::LANE_ACKED, name, Value::Count(lane.acked));
+            visit(&named::LANE_QUEUED, name, Value::Level(lane.queued as f64));
+            visit(
+                &named::LANE_IN_FLIGHT,
+                name,
+                Value::Level(lane.in_flight as f64),
+            );
+        }
         let mut spread = |metric, label, histogram| visit(metric, label, Value::Spread(histogram));
         spread(&named::WAIT, Some("drained"), &tally.drained);
         spread(&named::WAIT, Some("dropped"), &tally.dropped);
