@@ -75,6 +75,7 @@
 //! |---|---|---|
 //! | `metrics` | yes | [`observe`]: every queue publishes its ledger and gauges through the `metrics` facade |
 //! | `prometheus` | | [`observe::serve`]: those numbers on a loopback port |
+//! | `tracing` | | events when a queue's state changes, and the producer's span around the handler of its job |
 //! | `quanta` | | [`FastClock`]: a clock that reads the processor's time stamp counter |
 //! | `serde` | | rates and limits in their text forms |
 //! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
