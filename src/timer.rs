@@ -18,7 +18,6 @@ use crate::tick::Tick;
 /// leaves as a small clump. The choice bounds the size of such clumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 // Named by `queue`, which is where users find it.
-#[allow(unreachable_pub)]
 pub enum Timer {
     /// The sleep of the queue's clock: for the default clock the timers of the tokio runtime, and paused time is
     /// obeyed. Departures are usually less than 2.5 ms late, since these timers round up to the millisecond. Costs no

@@ -48,12 +48,9 @@ mod victims;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "its driver follows")]
 pub(crate) use outcome::{
-    Ask, Collected, Effects, Expiry, Gone, InFlight, JobKey, NotTaken, Offered, Owner, Place,
-    Queued, Settled, Taken, WaiterKey,
+    Ask, Collected, Effects, Gone, InFlight, JobKey, NotTaken, Offered, Place, Queued, Settled,
+    Taken, WaiterKey,
 };
-#[allow(unused_imports, reason = "its driver follows")]
 pub(crate) use queue::Machine;
-#[allow(unused_imports, reason = "its driver follows")]
-pub(crate) use settings::{Preset, Settings, Spec, Tenancy};
+pub(crate) use settings::{Preset, Settings, Spec};
