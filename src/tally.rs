@@ -93,6 +93,9 @@ pub(crate) struct Histogram {
     pub(crate) buckets: [Bucket; BOUNDS + 1],
 }
 
+/// Counts of the buckets of a [`Histogram`].
+pub(crate) type Buckets = [u64; BOUNDS + 1];
+
 /// One bucket of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
@@ -106,6 +109,11 @@ impl Histogram {
         let bucket = &mut self.buckets[bounds.partition_point(|bound| *bound < value)];
         bucket.count += 1;
         bucket.sum += u128::from(value);
+    }
+
+    /// Values in each bucket.
+    pub(crate) fn counts(&self) -> Buckets {
+        self.buckets.map(|bucket| bucket.count)
     }
 
     /// Values in it.

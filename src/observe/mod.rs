@@ -71,19 +71,36 @@
 //! | `sluicegate_queues` | gauge |  |  | Queues alive. |
 //! | `sluicegate_build_info` | gauge |  | `version` | Always 1; its label tells the version of this crate. |
 
+mod advice;
 #[cfg(feature = "prometheus")]
 mod error;
+#[cfg(feature = "json")]
+mod json;
+mod limiter_view;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+mod queue_view;
+#[cfg(feature = "serde")]
+mod seconds;
 #[cfg(feature = "prometheus")]
 mod server;
+mod snapshot;
+mod take;
 
+pub use self::advice::{Advice, Confidence, Setting};
 #[cfg(feature = "prometheus")]
 pub use self::error::ServeError;
+pub use self::limiter_view::{
+    EndpointView, LevelView, LimiterFlow, LimiterPoint, LimiterView, RefusedKey, TopRefused,
+    Verdicts,
+};
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::{Prometheus, prometheus, serve};
+pub use self::queue_view::{Flow, LaneView, QueuePoint, QueueView, TenantView, Times};
 #[cfg(feature = "prometheus")]
 pub use self::server::Server;
+pub use self::snapshot::{Keys, Snapshot};
+pub use self::take::{key_tag, sample, snapshot, snapshot_with};
 pub use crate::telemetry::catalogue::{Kind, Metric, MetricLabel};
 use crate::telemetry::{catalogue as table, publisher};
 

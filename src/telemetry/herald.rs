@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use super::{publisher, roll};
+use super::{history, publisher, roll};
 use crate::sync::process::Mutex;
 
 /// Starts the thread unless it runs.
@@ -27,6 +27,7 @@ fn run() {
         empty = if roll::is_empty() { empty + 1 } else { 0 };
         // A recorder that panics has been reported by the panic hook; the next second may be better.
         let outcome = catch_unwind(AssertUnwindSafe(publisher::publish));
+        history::sample();
         // The payload is foreign too, and its drop may panic once more.
         std::mem::forget(outcome);
     }
@@ -56,7 +57,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::telemetry::roll::{Look, Measured, Seat, Totals};
+    use crate::telemetry::roll::{Detail, Look, Measured, Seat, Totals};
     use crate::words::Pressure;
 
     /// Sends on what it is told of offers to this test's queue.
@@ -107,6 +108,10 @@ mod tests {
                 oldest_wait: None,
                 since_departure: None,
             }
+        }
+
+        fn detail(&self) -> Detail {
+            unreachable!("nobody takes a snapshot in this test")
         }
     }
 

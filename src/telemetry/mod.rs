@@ -9,13 +9,15 @@
 //! - [`roll`] which queues there are, under which labels, and what those left behind that have ended
 //! - [`series`] the series of one label, and how numbers are written into them
 //! - [`publisher`] one publication after the other, each of one snapshot per queue
-//! - [`herald`] the thread that publishes by itself
+//! - [`history`] the last minutes of every queue, a sample a second
+//! - [`herald`] the thread that publishes and samples by itself
 //!
 //! Nothing here decides, and no queue waits for anything here: a publication takes a queue's lock for as long as it
 //! takes to copy the numbers. Recorders are foreign code and run with no lock held.
 
 pub(crate) mod catalogue;
 mod herald;
+pub(crate) mod history;
 pub(crate) mod publisher;
 pub(crate) mod roll;
 mod series;

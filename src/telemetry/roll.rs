@@ -11,17 +11,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::herald;
+use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::rate::Rate;
 use crate::sync::process::Mutex;
 use crate::sync::{Arc, Weak};
 use crate::tally::Tally;
-use crate::words::Pressure;
+use crate::words::{Health, Pressure};
 
 /// What can be measured without knowing more of it.
 pub(crate) trait Measured: Send + Sync {
     /// Its numbers, all of one instant.
     fn look(&self) -> Look;
+
+    /// The same, with all that is only told to who asks for it.
+    fn detail(&self) -> Detail;
 }
 
 /// Numbers of a queue at one instant.
@@ -36,6 +40,32 @@ pub(crate) struct Look {
     pub(crate) oldest_wait: Option<Duration>,
     pub(crate) since_departure: Option<Duration>,
 }
+
+/// All of a queue at one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail {
+    pub(crate) look: Look,
+    pub(crate) pressure_for: Duration,
+    pub(crate) health: Health,
+    pub(crate) pause: Option<Arc<str>>,
+    pub(crate) closed: bool,
+    pub(crate) marks: (u64, u64),
+    pub(crate) max_waiters: u64,
+    /// `u64::MAX` = no bound.
+    pub(crate) max_in_flight: u64,
+    /// Rate as it is now, on a ramp or adapted.
+    pub(crate) rate_now: Option<Rate>,
+    pub(crate) owed: u64,
+    /// Those with the most offers, most first, up to [`TENANTS`].
+    pub(crate) tenants: Vec<(Key, Ledger)>,
+    /// Tenants known by name.
+    pub(crate) tenants_known: u64,
+    /// Everybody who is not in `tenants`.
+    pub(crate) others: Ledger,
+}
+
+/// Tenants that are told by name.
+pub(crate) const TENANTS: usize = 20;
 
 /// Counts that only grow, and where the rest of the balance is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@ mod load;
 #[cfg(feature = "prometheus")]
 mod page;
 mod recorders;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fs;
