@@ -51,15 +51,11 @@ impl fmt::Display for Advice {
 )]
 #[non_exhaustive]
 pub enum Setting {
-    /// The limit of a level, burst included.
+    /// The limit of a level, in its [text form](crate::Limit), burst included.
     #[default]
     Limit,
     /// The bound of a queue's depth.
     MaxDepth,
-    /// The rate of a queue.
-    Rate,
-    /// The bound of jobs in flight.
-    MaxInFlight,
 }
 
 impl Setting {
@@ -69,8 +65,6 @@ impl Setting {
         match self {
             Self::Limit => "limit",
             Self::MaxDepth => "max_depth",
-            Self::Rate => "rate",
-            Self::MaxInFlight => "max_in_flight",
         }
     }
 }

@@ -4,14 +4,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use super::advisor;
 use super::queue_view::{Flow, LaneView, QueuePoint, QueueView, TenantView, Times};
 use super::snapshot::{Keys, Snapshot};
+use super::take_limiter;
 use crate::clock::{Clock, TokioClock};
 use crate::key::Key;
 use crate::refusal::Reason;
 use crate::tally::{self, Buckets};
+use crate::telemetry;
 use crate::telemetry::history::{self, History, Sample, Spreads};
-use crate::telemetry::roll::{self, Detail};
+use crate::telemetry::roll::{Detail, QUEUES};
 use crate::tick::Tick;
 use crate::words::Priority;
 
@@ -49,7 +52,7 @@ pub fn snapshot_with(keys: Keys) -> Snapshot {
         ),
         ..Snapshot::default()
     };
-    for entry in roll::entries() {
+    for entry in QUEUES.entries() {
         let shared = entry.living.len() > 1;
         for queue in &entry.living {
             if snapshot.queues.len() == MOST_QUEUES {
@@ -65,9 +68,11 @@ pub fn snapshot_with(keys: Keys) -> Snapshot {
                 false => history::of(&entry.label, queue),
             };
             let view = view(&entry.label, &detail, &history, now, keys);
+            snapshot.advice.extend(advisor::queue(&view));
             snapshot.queues.push(view);
         }
     }
+    take_limiter::add(&mut snapshot, keys);
     snapshot
 }
 
@@ -76,7 +81,7 @@ pub fn snapshot_with(keys: Keys) -> Snapshot {
 /// A thread of this crate does it once a second: only a program whose runtime has a [paused](tokio::time::pause) clock
 /// need call it. A sample is left out if the last one is less than a second old.
 pub fn sample() {
-    history::sample();
+    telemetry::sample();
 }
 
 /// Twelve digits that stand for a key in this process: how [`Keys::Hashed`] shows it.
@@ -238,6 +243,6 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
 /// Spans of [`Flow`], in seconds.
 pub(super) const SPANS: [u64; 3] = [1, 10, 60];
 /// Queues that are told of: as many as there are labels.
-const MOST_QUEUES: usize = 256;
+pub(super) const MOST_QUEUES: usize = 256;
 /// Characters of a key that is shown.
 const LONGEST: usize = 64;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use super::{history, publisher, roll};
+use super::{publisher, roll};
 use crate::sync::process::Mutex;
 
 /// Starts the thread unless it runs.
@@ -27,7 +27,8 @@ fn run() {
         empty = if roll::is_empty() { empty + 1 } else { 0 };
         // A recorder that panics has been reported by the panic hook; the next second may be better.
         let outcome = catch_unwind(AssertUnwindSafe(publisher::publish));
-        history::sample();
+        let sampled = catch_unwind(AssertUnwindSafe(super::sample));
+        std::mem::forget(sampled);
         // The payload is foreign too, and its drop may panic once more.
         std::mem::forget(outcome);
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::roll::{self, Entry, Look, Measured};
+use super::roll::{Entry, Look, Measured, QUEUES};
 use crate::clock::{Clock, TokioClock};
 use crate::sync::process::Mutex;
 use crate::sync::{Arc, Weak};
@@ -128,7 +128,7 @@ fn push<V>(values: &mut VecDeque<V>, value: V, most: usize) {
 /// Takes a sample of every queue that has none of this second.
 pub(crate) fn sample() {
     let now = TokioClock.now();
-    let entries = roll::entries();
+    let entries = QUEUES.entries();
     for Entry { label, living, .. } in &entries {
         // What several share has no one history.
         let [queue] = living.as_slice() else { continue };
@@ -217,7 +217,7 @@ mod tests {
 
     fn look(offered: u64) -> Look {
         let mut look = Look {
-            totals: roll::Totals::default(),
+            totals: crate::telemetry::roll::Totals::default(),
             depth: offered / 2,
             max_depth: 100,
             pressure: Pressure::Healthy,

@@ -1,5 +1,7 @@
 //! What operators see: metrics that are there from the start, balance, and tell nobody's keys.
 
+mod advice;
+mod limiters;
 mod load;
 #[cfg(feature = "prometheus")]
 mod page;
@@ -25,8 +27,14 @@ enum Number {
 
 /// Publishes into a recorder and returns what it was told of the queue `label`.
 fn told(recorder: &DebuggingRecorder, label: &str) -> Series {
+    let mut series = all_told(recorder);
+    series.retain(|name, _| name.contains(&format!("{{queue={label:?}")));
+    series
+}
+
+/// Publishes into a recorder and returns everything that it was told.
+fn all_told(recorder: &DebuggingRecorder) -> Series {
     metrics::with_local_recorder(recorder, observe::publish);
-    let queue = format!("queue={label:?}");
     let series = recorder.snapshotter().snapshot().into_vec();
     series
         .into_iter()
@@ -45,7 +53,6 @@ fn told(recorder: &DebuggingRecorder, label: &str) -> Series {
             };
             (format!("{}{{{}}}", key.name(), labels.join(",")), number)
         })
-        .filter(|(name, _)| name.contains(&format!("{{{queue}")))
         .collect()
 }
 
