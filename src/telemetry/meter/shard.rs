@@ -197,7 +197,7 @@ impl Shard {
     /// Counts a request; whether its keys should be looked at too.
     pub(super) fn count(&mut self, verdict: Verdict, endpoint: u32, cost: u64) -> bool {
         let counts = self.at(endpoint);
-        let is_sample = counts.offered() % SAMPLED == 0;
+        let is_sample = counts.offered().is_multiple_of(SAMPLED);
         counts.verdicts[verdict as usize] += 1;
         counts.units = counts.units.saturating_add(cost);
         is_sample

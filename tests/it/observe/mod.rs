@@ -1,6 +1,7 @@
 //! What operators see: metrics that are there from the start, balance, and tell nobody's keys.
 
 mod advice;
+mod kit;
 mod limiters;
 mod load;
 #[cfg(feature = "prometheus")]
