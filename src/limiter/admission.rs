@@ -6,6 +6,7 @@ use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
 use super::shard::Keep;
+use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
 use crate::key::Key;
 use crate::sync::Arc;
@@ -34,6 +35,10 @@ impl Admission for RateLimiter {
         if let Some(at) = charge.at() {
             self.refund(at, charge.cost());
         }
+    }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        vec![LevelStatus::new(LIMIT, self.limit(), None)]
     }
 }
 
@@ -69,6 +74,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
         if let (Some(at), Some(key)) = (charge.at(), key_of::<K>(&charge)) {
             self.refund(key, at, charge.cost());
         }
+    }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        let keys = self.shared.table.counts();
+        let limit = self.shared.table.shared.limit();
+        vec![LevelStatus::new(KEY, limit, Some(keys))]
     }
 }
 
