@@ -13,7 +13,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use axum::body::Body;
 use axum::extract::OriginalUri;
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, serve};
@@ -54,7 +54,16 @@ pub fn page(keys: Keys) -> Router {
             "/snapshot.json",
             get(move || async move { answer(JSON, Body::from(snapshot_with(keys).to_json())) }),
         )
-        .fallback(|| async { plain(StatusCode::NOT_FOUND) })
+        // Nested, a router is not asked for its "/" with a slash at the end; that comes here.
+        .fallback(
+            |method: Method, uri: Uri, OriginalUri(asked): OriginalUri| async move {
+                match (uri.path(), method) {
+                    ("/", Method::GET | Method::HEAD) => answer(HTML, Body::from(document(&asked))),
+                    ("/", _) => plain(StatusCode::METHOD_NOT_ALLOWED),
+                    _ => plain(StatusCode::NOT_FOUND),
+                }
+            },
+        )
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED) })
 }
 
