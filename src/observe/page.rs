@@ -5,7 +5,8 @@
 //! - I1  It is read-only: only `GET` and `HEAD` are answered, and nothing that is asked changes a queue or a limiter.
 //! - I2  Nothing is asked of any other origin, and nothing that a caller named is ever markup: the policy sent along
 //!   forbids foreign and inline scripts, frames and forms, and the scripts write text nodes only.
-//! - I3  It needs no path of its own: it works wherever it is nested, with a slash at the end or without.
+//! - I3  It needs no path of its own: it works wherever it is nested, and under `nest_service` with a slash at the end as
+//!   well as without (`nest` knows only the path without).
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,7 +14,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use axum::body::Body;
 use axum::extract::OriginalUri;
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, serve};
@@ -32,7 +33,7 @@ use super::take::snapshot_with;
 /// use axum::Router;
 /// use sluicegate::observe::{self, Keys};
 ///
-/// let app: Router = Router::new().nest("/queues", observe::page(Keys::Hashed));
+/// let app: Router = Router::new().nest_service("/queues", observe::page(Keys::Hashed));
 /// # let _ = app;
 /// ```
 pub fn page(keys: Keys) -> Router {
@@ -54,16 +55,7 @@ pub fn page(keys: Keys) -> Router {
             "/snapshot.json",
             get(move || async move { answer(JSON, Body::from(snapshot_with(keys).to_json())) }),
         )
-        // Nested, a router is not asked for its "/" with a slash at the end; that comes here.
-        .fallback(
-            |method: Method, uri: Uri, OriginalUri(asked): OriginalUri| async move {
-                match (uri.path(), method) {
-                    ("/", Method::GET | Method::HEAD) => answer(HTML, Body::from(document(&asked))),
-                    ("/", _) => plain(StatusCode::METHOD_NOT_ALLOWED),
-                    _ => plain(StatusCode::NOT_FOUND),
-                }
-            },
-        )
+        .fallback(|| async { plain(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED) })
 }
 

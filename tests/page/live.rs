@@ -10,7 +10,7 @@ use crate::support::{queue, until};
 
 /// The router nested deep in another one, as a program would have it, on a port of its own.
 async fn nested() -> String {
-    let app = Router::new().nest("/ops/queues", page(Keys::Cut));
+    let app = Router::new().nest_service("/ops/queues", page(Keys::Cut));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a free port");
     let addr = listener.local_addr().expect("it is bound");

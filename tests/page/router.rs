@@ -47,7 +47,7 @@ async fn every_answer_forbids_what_the_page_does_not_need() {
 #[tokio::test]
 async fn it_is_there_with_a_slash_and_without() {
     for (path, beside) in [("/ops", "./ops/page.js"), ("/ops/", "\"page.js")] {
-        let app = axum::Router::new().nest("/ops", page(Keys::Hashed));
+        let app = axum::Router::new().nest_service("/ops", page(Keys::Hashed));
         let request = Request::get(path).body(Body::empty()).expect("it is valid");
         let answer = app.oneshot(request).await.expect("it always answers");
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
