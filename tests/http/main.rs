@@ -1,0 +1,5 @@
+//! Promises of the HTTP and gRPC edge.
+
+mod kit;
+
+mod layer;
