@@ -2,4 +2,7 @@
 
 mod kit;
 
+mod fields;
+mod keys;
 mod layer;
+mod worked;
