@@ -32,7 +32,8 @@ fn check(lines: &[&str], client: &str, note: Option<Note>) {
             client: ip(client),
             note
         },
-        "{lines:?}"
+        "{:.200}",
+        format!("{lines:?}")
     );
 }
 
@@ -97,9 +98,9 @@ fn only_trusted_hops_give_the_leftmost_and_a_long_list_gives_up() {
     check(&["10.1.1.1, 10.2.2.2"], "10.1.1.1", Some(Note::AllTrusted));
     check(&[], PEER, None);
     check(
-        &[&"10.1.1.1,".repeat(10_000), "10.7.7.7"],
+        &[&vec!["10.1.1.1"; 10_000].join(","), "10.7.7.7"],
         "10.1.1.1",
-        Some(Note::Malformed),
+        Some(Note::TooLong),
     );
     check(
         &[&("203.0.113.7,".to_owned() + &vec!["10.1.1.1"; 40].join(","))],
@@ -156,7 +157,8 @@ fn forwarded_is_read_by_its_names() {
                 client: ip(client),
                 note
             },
-            "{lines:?}"
+            "{:.200}",
+            format!("{lines:?}")
         );
     };
     check(
@@ -206,7 +208,8 @@ fn a_single_header_counts_only_once_and_from_a_proxy() {
                 client: ip(client),
                 note
             },
-            "{lines:?}"
+            "{:.200}",
+            format!("{lines:?}")
         );
     };
     check(PEER, &["203.0.113.7"], "203.0.113.7", None);
