@@ -129,8 +129,8 @@ pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use gate::{Cause, Denied, Gate, GateOffer};
 pub use key::{IntoKey, Key};
 pub use limiter::{
-    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder,
-    Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, Immediate, KeyCounts, KeyedLimiter,
+    KeyedLimiterBuilder, LevelStatus, Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
 };
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,

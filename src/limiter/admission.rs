@@ -7,6 +7,7 @@ use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
 use super::shard::Keep;
+use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
 use crate::key::Key;
 use crate::sync::Arc;
@@ -33,6 +34,10 @@ impl Admission for RateLimiter {
         if let Some(at) = charge.at() {
             self.refund(at, charge.cost());
         }
+    }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        vec![LevelStatus::new(Arc::clone(&LIMIT), self.limit(), None)]
     }
 }
 
@@ -72,6 +77,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
         if let (Some(at), Some(key)) = (charge.at(), key_of::<K>(&charge)) {
             self.refund(key, at, charge.cost());
         }
+    }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        let keys = self.shared.table.counts();
+        let limit = self.shared.table.shared.limit();
+        vec![LevelStatus::new(Arc::clone(&KEY), limit, Some(keys))]
     }
 }
 
