@@ -26,7 +26,7 @@ use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Machine, Settings, Spec};
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process};
 // Whoever measures is outside of what is modelled: its locks are those of the process.
 #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 use crate::telemetry::roll::Seat;
@@ -36,7 +36,7 @@ use crate::words::Pressure;
 
 /// The shared half of every handle. Handles, permits and jobs keep it alive; the driver does not.
 pub(crate) struct Core<T> {
-    state: Mutex<State<T>>,
+    room: Mutex<Room<T>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timer: Timer,
     pub(crate) outlet: Outlet<T>,
@@ -58,6 +58,13 @@ pub(crate) struct Core<T> {
     #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
     seat: Seat,
     vitals: Mutex<Option<Vitals>>,
+}
+
+/// What the lock guards: the state, and what the present step leaves to do. Between two steps that is nothing, so a step
+/// which leaves nothing has made and dropped nothing either.
+struct Room<T> {
+    state: State<T>,
+    after: After<T>,
 }
 
 /// Whom the driver asks how the downstream fares, how often, and when it did last.
@@ -115,7 +122,10 @@ impl<T> Core<T> {
             sequence: 0,
         };
         Arc::new(Self {
-            state: Mutex::new(state),
+            room: Mutex::new(Room {
+                state,
+                after: After::new(),
+            }),
             clock: parts.clock,
             timer: parts.timer,
             outlet: parts.dead_letters.map_or_else(Outlet::silent, Outlet::new),
@@ -141,12 +151,11 @@ impl<T> Core<T> {
         happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>) -> R,
     ) -> R {
         let now = self.clock.now();
-        let mut after = After::new();
-        let mut state = self.state.lock();
-        let result = happens(&mut state, now, &mut after);
-        self.conclude(&mut state, now, &mut after);
-        drop(state);
-        after.run(self);
+        let mut room = self.room.lock();
+        let Room { state, after } = &mut *room;
+        let result = happens(state, now, after);
+        self.conclude(state, now, after);
+        self.leave(room);
         result
     }
 
@@ -158,31 +167,46 @@ impl<T> Core<T> {
         happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>),
     ) {
         let now = self.clock.now();
-        let mut after = After::new();
-        let mut state = self.state.lock();
+        let mut room = self.room.lock();
+        let Room { state, after } = &mut *room;
         // While its seat holds no waker it is not woken: it is here already.
         state.driver.armed = None;
         after.drop_later(state.driver.waker.take());
         turn.watches.append(&mut state.driver.watches);
         state.machine.advance(now, &mut after.fx);
-        happens(&mut state, now, &mut after);
-        self.conclude(&mut state, now, &mut after);
+        happens(state, now, after);
+        self.conclude(state, now, after);
         state.driver.waker = Some(waker);
         turn.next = state.driver.armed;
-        drop(state);
+        self.leave(room);
+    }
+
+    /// Unlocks, and does what the step has left to do.
+    #[inline]
+    fn leave(self: &Arc<Self>, mut room: MutexGuard<'_, Room<T>>) {
+        if room.after.is_quiet() {
+            return;
+        }
+        if room.after.only_wakes() {
+            let wakers = std::mem::take(&mut room.after.wakers);
+            drop(room);
+            return wakers.wake_all();
+        }
+        let after = room.after.take();
+        drop(room);
         after.run(self);
     }
 
     /// Lets something happen that changes counts only; `false` if it has to be a step after all.
     pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
         let now = self.clock.now();
-        happens(&mut self.state.lock(), now)
+        happens(&mut self.room.lock().state, now)
     }
 
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
-        look(&self.state.lock(), now)
+        look(&self.room.lock().state, now)
     }
 
     fn conclude(&self, state: &mut State<T>, now: Tick, after: &mut After<T>) {
@@ -242,7 +266,7 @@ impl<T> Core<T> {
 
     /// The driver is gone: the next cause for one starts another.
     pub(crate) fn unseat_driver(&self) {
-        let seat = std::mem::take(&mut self.state.lock().driver);
+        let seat = std::mem::take(&mut self.room.lock().state.driver);
         drop(seat);
     }
 
@@ -296,13 +320,13 @@ impl<T> Core<T> {
 impl<T> Drop for Core<T> {
     fn drop(&mut self) {
         // The driver ends when it finds nothing to drive.
-        if let Some(waker) = self.state.get_mut().driver.waker.take() {
+        if let Some(waker) = self.room.get_mut().state.driver.waker.take() {
             waker.wake();
         }
         #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         {
             let lost = self.outlet.lost();
-            let totals = super::measured::totals(self.state.get_mut(), lost);
+            let totals = super::measured::totals(&self.room.get_mut().state, lost);
             self.seat.leave(&totals);
         }
     }

@@ -151,7 +151,7 @@ impl<T> State<T> {
             after.rare().news = news;
         }
         self.arm(after);
-        if let Some(pressure) = after.fx.pressure {
+        if let Some(pressure) = after.fx.pressure.take() {
             self.sequence += 1;
             after.publish = Some((self.sequence, pressure));
         }
