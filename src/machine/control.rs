@@ -16,6 +16,7 @@ impl<P> Machine<P> {
     /// Changes all settings at once. What is queued stays; waiters that can never fit any more are refused.
     pub(crate) fn apply(&mut self, now: Tick, settings: Settings, fx: &mut Effects<P>) {
         self.arrive(now, fx);
+        self.reckon();
         self.ladder.set_bounds(bounds(&settings));
         self.lanes.set_step(ageing(&settings));
         self.lanes.shares.set(settings.lane_shares);
@@ -90,6 +91,7 @@ impl<P> Machine<P> {
     pub(crate) fn drain(&mut self, now: Tick, deadline: Tick, fx: &mut Effects<P>) {
         self.close(now, fx);
         self.drain = Some(self.drain.map_or(deadline, |earlier| earlier.min(deadline)));
+        self.expect(deadline);
         self.arrive(now, fx);
     }
 

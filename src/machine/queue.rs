@@ -4,6 +4,7 @@
 //! - I2  no waiter stands in line that the ladder would grant a place.
 //! - I3  the ledger balances, lane by lane.
 //! - I4  without a requeue, depth never exceeds the bound.
+//! - I5  nothing happens by time alone before `soonest`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Machine<P> {
     pub(super) settings: Settings,
     /// Latest instant seen; an older one counts as this.
     pub(super) now: Tick,
+    /// What is asked for at every call: until then time alone changes nothing. The true instant may be later.
+    pub(super) soonest: Tick,
     pub(super) schedule: Option<Schedule>,
     pub(super) pacer: Pacer,
     pub(super) budget: Option<Budget>,
@@ -70,6 +73,7 @@ impl<P> Machine<P> {
     pub(crate) fn new(settings: Settings, now: Tick) -> Self {
         Self {
             now,
+            soonest: Tick::ZERO,
             schedule: settings
                 .rate
                 .map(|rate| Schedule::new(settings.pace(rate), now)),
@@ -232,13 +236,27 @@ impl<P> Machine<P> {
         let key = self
             .lanes
             .push(&mut self.places, &mut self.tenants, self.now, entry);
-        if expires_at < Tick::MAX {
-            self.expiries.insert((expires_at, key));
-        }
+        self.expire(key, expires_at);
+        self.expect_resting();
         if was_empty && self.lanes.ready() > 0 {
             self.begin_work();
         }
         key
+    }
+
+    /// A job that was lined up may belong to a tenant that rests.
+    pub(super) fn expect_resting(&mut self) {
+        if let Some(due) = self.lanes.next_due() {
+            self.expect(due);
+        }
+    }
+
+    /// Notes when a job is to expire, if ever.
+    pub(super) fn expire(&mut self, key: JobKey, at: Tick) {
+        if at < Tick::MAX {
+            self.expiries.insert((at, key));
+            self.expect(at);
+        }
     }
 
     /// Takes a job out of everything it is in, depth included; `charge` = it departs. The ledger is the caller's.
@@ -253,7 +271,9 @@ impl<P> Machine<P> {
             self.later.remove(&key);
         }
         // A retry that is not due yet is known by the instant at which it will be.
-        self.delayed.remove(&(entry.since, key));
+        if !self.delayed.is_empty() {
+            self.delayed.remove(&(entry.since, key));
+        }
         self.release(entry.cost, entry.owner);
         Some(entry)
     }
@@ -299,7 +319,8 @@ impl<P> Machine<P> {
         if self.depth > 0
             && let Some(delay) = &mut self.standing
         {
-            delay.begin(self.now);
+            let end = delay.begin(self.now);
+            self.expect(end);
         }
         let state = self.ladder.state();
         if state != self.told {
@@ -312,7 +333,9 @@ impl<P> Machine<P> {
     pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
         self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
         self.hold(cost, owner);
-        self.line.set(key, Stand::Granted(self.now + LAPSE));
+        let lapse = self.now + LAPSE;
+        self.line.set(key, Stand::Granted(lapse));
+        self.expect(lapse);
         fx.wake.push(key);
     }
 

@@ -151,9 +151,8 @@ impl<P> Machine<P> {
         let (due, expires_at) = (entry.since, entry.expires_at);
         let key = self.places.insert(entry, Standing::Delayed);
         self.delayed.insert((due, key));
-        if expires_at < Tick::MAX {
-            self.expiries.insert((expires_at, key));
-        }
+        self.expect(due);
+        self.expire(key, expires_at);
         key
     }
 

@@ -156,6 +156,11 @@ impl Tenants {
         };
     }
 
+    /// Whether tenants have a rate of their own.
+    pub(crate) const fn are_paced(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// When a tenant's next departure is due.
     pub(crate) fn due(&self, id: TenantId) -> Tick {
         if self.interval.is_some() {
