@@ -280,9 +280,7 @@ impl<P> Machine<P> {
 
     /// Whether anything bounds the start of a job.
     pub(super) fn can_expire(&self, ask: &Ask) -> bool {
-        self.settings.expire_after.is_some()
-            || ask.expires_at.is_some()
-            || ask.expires_in.is_some()
+        self.settings.expire_after.is_some() || ask.expires_at.is_some() || ask.expires_in.is_some()
     }
 
     /// Latest starts of a job offered at `now`, so that it ends in time if it takes as long as estimated.
