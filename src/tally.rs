@@ -69,7 +69,12 @@ impl Tally {
     }
 
     pub(crate) fn process(&mut self, how: Processed, took: Duration) {
-        self.processing[how as usize].observe(&WORK, nanos(took));
+        self.processing[how as usize].took(took);
+    }
+
+    /// Adds jobs that were done well, by their times in flight.
+    pub(crate) fn add_done(&mut self, took: &Histogram) {
+        self.processing[Processed::Ok as usize].add(took);
     }
 
     /// Adds the counts of another queue.
@@ -102,8 +107,19 @@ pub(crate) struct Bucket {
 }
 
 impl Histogram {
+    /// Adds a time in flight.
+    pub(crate) fn took(&mut self, time: Duration) {
+        self.observe(&WORK, nanos(time));
+    }
+
     fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
-        let bucket = &mut self.buckets[bounds.partition_point(|bound| *bound < value)];
+        // Of a queue that keeps up, nearly every value is in the first one.
+        let bucket = if value <= bounds[0] {
+            0
+        } else {
+            bounds.partition_point(|bound| *bound < value)
+        };
+        let bucket = &mut self.buckets[bucket];
         bucket.count += 1;
         bucket.sum += u128::from(value);
     }

@@ -28,6 +28,15 @@ impl Order {
         }
     }
 
+    /// Gives a flow that stays a later tag.
+    pub(super) fn advance(&mut self, from: (u128, TenantId), to: (u128, TenantId)) {
+        if self.solo == Some(from) {
+            self.solo = Some(to);
+        } else if self.rest.remove(&from) {
+            self.rest.insert(to);
+        }
+    }
+
     pub(super) fn first(&self) -> Option<(u128, TenantId)> {
         match (self.solo, self.rest.first()) {
             (Some(solo), Some(first)) => Some(solo.min(*first)),

@@ -121,7 +121,7 @@ impl<P> Machine<P> {
         self.ripen();
         if self.lanes.next_due().is_some_and(|due| due <= now) {
             let was_empty = self.lanes.ready() == 0;
-            self.lanes.wake(&self.places, &mut self.tenants, now);
+            self.lanes.wake(&mut self.tenants, now);
             if was_empty && self.lanes.ready() > 0 {
                 self.begin_work();
             }

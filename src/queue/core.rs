@@ -25,7 +25,7 @@ use super::state::{DriverSeat, Phase, State};
 use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
-use crate::machine::{Machine, Settings, Spec};
+use crate::machine::{Acks, InFlight, Machine, Settings, Spec};
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process};
 // Whoever measures is outside of what is modelled: its locks are those of the process.
 #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
@@ -37,6 +37,8 @@ use crate::words::Pressure;
 /// The shared half of every handle. Handles, permits and jobs keep it alive; the driver does not.
 pub(crate) struct Core<T> {
     room: Mutex<Room<T>>,
+    /// Jobs done that nobody has to hear of at once; locked after the room, if both are.
+    acks: Mutex<Acks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timer: Timer,
     pub(crate) outlet: Outlet<T>,
@@ -119,6 +121,7 @@ impl<T> Core<T> {
             drains: 0,
             returned: Vec::new(),
             phase: Phase::Open,
+            acks_wait: false,
             sequence: 0,
         };
         Arc::new(Self {
@@ -126,6 +129,7 @@ impl<T> Core<T> {
                 state,
                 after: After::new(),
             }),
+            acks: Mutex::default(),
             clock: parts.clock,
             timer: parts.timer,
             outlet: parts.dead_letters.map_or_else(Outlet::silent, Outlet::new),
@@ -157,6 +161,17 @@ impl<T> Core<T> {
         self.conclude(state, now, after);
         self.leave(room);
         result
+    }
+
+    /// As [`step`](Self::step), for what goes by the ledger.
+    pub(crate) fn exact_step<R>(
+        self: &Arc<Self>,
+        happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>) -> R,
+    ) -> R {
+        self.step(|state, now, after| {
+            self.take_over(state);
+            happens(state, now, after)
+        })
     }
 
     /// The driver's step: lets pass what is due, and says in `turn` what to do next.
@@ -197,19 +212,33 @@ impl<T> Core<T> {
         after.run(self);
     }
 
-    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
-    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+    /// Counts a job that is done, where that changes nothing but counts; `false` if it has to be a step.
+    pub(crate) fn ack(&self, run: &InFlight) -> bool {
         let now = self.clock.now();
-        happens(&mut self.room.lock().state, now)
+        let aside = self.acks.lock().count(now, run);
+        // What a tenant's job changes is in its own ledger.
+        aside || self.room.lock().state.machine.settle_quietly(now, run)
+    }
+
+    /// Has the machine know of all jobs done. After a close it knows at once.
+    fn take_over(&self, state: &mut State<T>) {
+        state.machine.take_over(&mut self.acks.lock());
     }
 
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
-        look(&self.room.lock().state, now)
+        let mut room = self.room.lock();
+        self.take_over(&mut room.state);
+        look(&room.state, now)
     }
 
     fn conclude(&self, state: &mut State<T>, now: Tick, after: &mut After<T>) {
+        let wait = state.machine.lets_acks_wait();
+        if wait != state.acks_wait {
+            state.acks_wait = wait;
+            self.take_over(state);
+        }
         state.conclude(now, self.outlet.lost(), after);
         if after.has_letters() {
             after.posted = true;
@@ -326,7 +355,9 @@ impl<T> Drop for Core<T> {
         #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         {
             let lost = self.outlet.lost();
-            let totals = super::measured::totals(&self.room.get_mut().state, lost);
+            let state = &mut self.room.get_mut().state;
+            state.machine.take_over(self.acks.get_mut());
+            let totals = super::measured::totals(state, lost);
             self.seat.leave(&totals);
         }
     }

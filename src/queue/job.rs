@@ -113,12 +113,8 @@ impl<T> Job<T> {
     #[must_use]
     pub fn into_inner(mut self) -> T {
         let Parcel { item, extras } = self.take();
-        let run = &self.run;
-        if !self
-            .core
-            .note(|state, now| state.machine.settle_quietly(now, run))
-        {
-            let run = run.clone();
+        if !self.core.ack(&self.run) {
+            let run = self.run.clone();
             self.core.step(|state, now, after| {
                 state
                     .machine

@@ -28,6 +28,8 @@ pub(crate) struct State<T> {
     pub(crate) drains: usize,
     pub(crate) returned: Vec<DeadLetter<T>>,
     pub(crate) phase: Phase,
+    /// Whether acknowledgements were last said to be counted aside.
+    pub(crate) acks_wait: bool,
     pub(crate) journal: Journal,
     /// Sequence of the states of pressure, so that publishing them late does no harm.
     pub(crate) sequence: u64,
