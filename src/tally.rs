@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use crate::refusal::Reason;
+use crate::tick::nanos;
 
 /// Counts of one queue beside its ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,10 +136,6 @@ impl Histogram {
             mine.sum += theirs.sum;
         }
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const BOUNDS: usize = 13;

@@ -73,7 +73,8 @@ impl fmt::Debug for Tick {
 
 /// Nanoseconds of a duration, capped at the range of [`Tick`].
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let whole = duration.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// Instant or span in units of 2^-64 nanoseconds; arithmetic saturates.

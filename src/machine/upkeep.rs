@@ -33,6 +33,11 @@ impl<P> Machine<P> {
         Some(upkeep.map_or(due, |upkeep| upkeep.min(due)))
     }
 
+    /// Time alone changes nothing before this instant; [`Tick::MAX`] = never.
+    pub(crate) const fn soonest(&self) -> Tick {
+        self.soonest
+    }
+
     /// First step of every call: the clock never goes back, and what was due by now has happened.
     pub(super) fn arrive(&mut self, now: Tick, fx: &mut Effects<P>) {
         self.now = self.now.max(now);

@@ -149,11 +149,13 @@ impl<T> After<T> {
     }
 
     /// Whether there is nothing to run.
+    #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.wakers.is_empty() && self.only_wakes()
     }
 
     /// Whether there is nothing to run but wakers.
+    #[inline]
     pub(crate) fn only_wakes(&self) -> bool {
         self.publish.is_none()
             && self.rare.is_none()

@@ -103,6 +103,11 @@ impl Consumers {
         consumer.waker.take()
     }
 
+    /// Whether nobody waits who is not on the way.
+    pub(crate) const fn is_deserted(&self) -> bool {
+        self.idle == 0 && self.lingerers.is_empty()
+    }
+
     /// Those for whom a departure is due, and who wait for more jobs to take along.
     pub(crate) const fn lingerers(&mut self) -> &mut Lingerers {
         &mut self.lingerers

@@ -26,7 +26,7 @@ use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Acks, InFlight, Machine, Settings, Spec};
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process};
+use crate::sync::{Apart, Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process};
 // Whoever measures is outside of what is modelled: its locks are those of the process.
 #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 use crate::telemetry::roll::Seat;
@@ -36,9 +36,9 @@ use crate::words::Pressure;
 
 /// The shared half of every handle. Handles, permits and jobs keep it alive; the driver does not.
 pub(crate) struct Core<T> {
-    room: Mutex<Room<T>>,
+    room: Apart<Mutex<Room<T>>>,
     /// Jobs done that nobody has to hear of at once; locked after the room, if both are.
-    acks: Mutex<Acks>,
+    acks: Apart<Mutex<Acks>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timer: Timer,
     pub(crate) outlet: Outlet<T>,
@@ -51,7 +51,7 @@ pub(crate) struct Core<T> {
     pressure: watch::Sender<Pressure>,
     /// Sequence of the state that was published last; changed while the channel's own lock is held.
     published: process::AtomicU64,
-    depth: AtomicU64,
+    depth: Apart<AtomicU64>,
     level: AtomicU32,
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
@@ -125,11 +125,11 @@ impl<T> Core<T> {
             sequence: 0,
         };
         Arc::new(Self {
-            room: Mutex::new(Room {
+            room: Apart(Mutex::new(Room {
                 state,
                 after: After::new(),
-            }),
-            acks: Mutex::default(),
+            })),
+            acks: Apart::default(),
             clock: parts.clock,
             timer: parts.timer,
             outlet: parts.dead_letters.map_or_else(Outlet::silent, Outlet::new),
@@ -138,7 +138,7 @@ impl<T> Core<T> {
             runtime: Mutex::new(parts.runtime),
             pressure: watch::Sender::new(Pressure::Healthy),
             published: process::AtomicU64::new(0),
-            depth: AtomicU64::new(0),
+            depth: Apart(AtomicU64::new(0)),
             level: AtomicU32::new(Pressure::Healthy as u32),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
@@ -158,8 +158,14 @@ impl<T> Core<T> {
         let mut room = self.room.lock();
         let Room { state, after } = &mut *room;
         let result = happens(state, now, after);
-        self.conclude(state, now, after);
-        self.leave(room);
+        if after.is_quiet() && after.fx.is_empty() && state.is_quiet() {
+            debug_assert_eq!(state.acks_wait, state.machine.lets_acks_wait());
+            // Relaxed: as in `conclude`.
+            self.depth.store(state.machine.depth(), Ordering::Relaxed);
+        } else {
+            self.conclude(state, now, after);
+            self.leave(room);
+        }
         result
     }
 
@@ -197,7 +203,6 @@ impl<T> Core<T> {
     }
 
     /// Unlocks, and does what the step has left to do.
-    #[inline]
     fn leave(self: &Arc<Self>, mut room: MutexGuard<'_, Room<T>>) {
         if room.after.is_quiet() {
             return;
@@ -349,14 +354,14 @@ impl<T> Core<T> {
 impl<T> Drop for Core<T> {
     fn drop(&mut self) {
         // The driver ends when it finds nothing to drive.
-        if let Some(waker) = self.room.get_mut().state.driver.waker.take() {
+        if let Some(waker) = self.room.0.get_mut().state.driver.waker.take() {
             waker.wake();
         }
         #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         {
             let lost = self.outlet.lost();
-            let state = &mut self.room.get_mut().state;
-            state.machine.take_over(self.acks.get_mut());
+            let state = &mut self.room.0.get_mut().state;
+            state.machine.take_over(self.acks.0.get_mut());
             let totals = super::measured::totals(state, lost);
             self.seat.leave(&totals);
         }

@@ -18,6 +18,14 @@ pub(crate) enum Desk {
 }
 
 impl Desk {
+    /// Whether nobody waits, so that no departure has anybody to wake.
+    pub(crate) fn is_deserted(&self) -> bool {
+        match self {
+            Self::Consumers(consumers) => consumers.is_deserted(),
+            Self::Turns(_) => false,
+        }
+    }
+
     /// Wakes whoever is to take the departure that is due now, if any.
     pub(crate) fn call<T>(
         &mut self,

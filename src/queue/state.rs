@@ -136,6 +136,17 @@ impl<T> State<T> {
             .is_some_and(|parcel| parcel.is_cancelled())
     }
 
+    /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let soonest = self.machine.soonest();
+        !self.machine.is_closed()
+            && self.desk.is_deserted()
+            && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
+            && self.driver.watches.is_empty()
+            && !Journal::is_on()
+    }
+
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
     pub(crate) fn conclude(&mut self, now: Tick, lost: u64, after: &mut After<T>) {
         for key in after.fx.wake.drain(..) {
