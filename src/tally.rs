@@ -56,10 +56,12 @@ impl Tally {
         self.refused[reason as usize] += 1;
     }
 
+    #[inline]
     pub(crate) fn arrive(&mut self, depth: u64) {
         self.depth.observe(&DEPTHS, depth);
     }
 
+    #[inline]
     pub(crate) fn depart(&mut self, waited: Duration) {
         self.departed += 1;
         self.drained.observe(&WAITS, nanos(waited));
@@ -109,10 +111,12 @@ pub(crate) struct Bucket {
 
 impl Histogram {
     /// Adds a time in flight.
+    #[inline]
     pub(crate) fn took(&mut self, time: Duration) {
         self.observe(&WORK, nanos(time));
     }
 
+    #[inline]
     fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
         // Of a queue that keeps up, nearly every value is in the first one.
         let bucket = if value <= bounds[0] {

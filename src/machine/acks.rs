@@ -22,6 +22,7 @@ pub(crate) struct Acks {
 
 impl Acks {
     /// Counts a job that is done. `false` = it was not: the machine has to hear of it.
+    #[inline]
     pub(crate) fn count(&mut self, now: Tick, run: &InFlight) -> bool {
         if !self.open || run.owner.tenant != TenantId::NONE {
             return false;
@@ -35,6 +36,7 @@ impl Acks {
 impl<P> Machine<P> {
     /// Whether acknowledgements change nothing but counts: nobody waits for a place in flight, no end is near, and no
     /// rate follows them.
+    #[inline]
     pub(crate) fn lets_acks_wait(&self) -> bool {
         !self.closed && self.settings.max_in_flight == u64::MAX && !self.is_adaptive()
     }

@@ -154,6 +154,7 @@ impl<P> Machine<P> {
     }
 
     /// Whether a job could be taken at `now`.
+    #[inline]
     pub(crate) fn readiness(&self, now: Tick) -> Result<(), NotTaken> {
         if self.lanes.ready() == 0 {
             if let Some(due) = self.lanes.next_due().filter(|_| self.paused.is_none()) {
@@ -175,6 +176,7 @@ impl<P> Machine<P> {
     }
 
     /// The job that `take` would choose next.
+    #[inline]
     pub(crate) fn next_job(&self) -> Option<JobKey> {
         let newest = self.settings.newest_first && self.ladder.state() == Pressure::Overloaded;
         self.lanes.next(&self.places, &self.tenants, newest)
@@ -264,6 +266,7 @@ impl<P> Machine<P> {
     }
 
     /// Whether the in-flight bound lets one more leave.
+    #[inline]
     pub(super) fn has_room_in_flight(&self) -> bool {
         let most = self.settings.max_in_flight;
         most == u64::MAX || self.in_flight() < most

@@ -55,6 +55,7 @@ impl Lanes {
     }
 
     /// Jobs that may leave, those set aside included.
+    #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
@@ -65,11 +66,13 @@ impl Lanes {
     }
 
     /// When the next resting tenant is due.
+    #[inline]
     pub(crate) fn next_due(&self) -> Option<Tick> {
         self.resting.first().map(|(due, _)| *due)
     }
 
     /// Adds a job at the end of its flow.
+    #[inline]
     pub(crate) fn push<P>(
         &mut self,
         places: &mut Places<P>,
@@ -113,6 +116,7 @@ impl Lanes {
     }
 
     /// Takes a job out of the order and the slab; `charge` = it departs, and its flow pays for it.
+    #[inline]
     pub(crate) fn remove<P>(
         &mut self,
         places: &mut Places<P>,
@@ -171,6 +175,7 @@ impl Lanes {
     }
 
     /// The job that goes next; `newest` = of the flow whose turn it is, the one that came last.
+    #[inline]
     pub(crate) fn next<P>(
         &self,
         places: &Places<P>,
@@ -249,6 +254,7 @@ impl Lanes {
     }
 
     /// A job has joined the end of its flow.
+    #[inline]
     fn lined_up(&mut self, tenants: &mut Tenants, now: Tick, lane: usize, id: TenantId, cost: u64) {
         self.lanes[lane].cost += u128::from(cost);
         if tenants.get(id).flows[lane].is_active() {
@@ -263,6 +269,7 @@ impl Lanes {
         }
     }
 
+    #[inline]
     fn activate(&mut self, tenants: &mut Tenants, number: usize, id: TenantId) {
         let tenant = tenants.get_mut(id);
         let flow = &mut tenant.flows[number];
@@ -280,6 +287,7 @@ impl Lanes {
     }
 
     /// A job has left its flow; `charge` = it departed, and the flow pays for it.
+    #[inline]
     fn left(&mut self, flow: &mut Flow, number: usize, id: TenantId, cost: u64, charge: bool) {
         let lane = &mut self.lanes[number];
         lane.cost -= u128::from(cost);
@@ -309,6 +317,7 @@ impl Lanes {
     }
 
     /// Notes whether a lane has an active flow.
+    #[inline]
     fn mark(&mut self, lane: usize) {
         let busy = u8::from(!self.lanes[lane].active.is_empty());
         self.busy = (self.busy & !(1 << lane)) | (busy << lane);

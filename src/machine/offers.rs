@@ -225,6 +225,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn owner(&mut self, ask: &Ask) -> Owner {
         let tenant = match &ask.tenant {
             Some((key, weight)) => self.tenants.enter(Some(key), *weight),
@@ -236,6 +237,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     fn admit(&mut self, ask: &Ask, owner: Owner) -> Place {
         let cost = ask.cost;
         self.hold(cost, owner);
@@ -279,11 +281,13 @@ impl<P> Machine<P> {
     }
 
     /// Whether anything bounds the start of a job.
+    #[inline]
     pub(super) fn can_expire(&self, ask: &Ask) -> bool {
         self.settings.expire_after.is_some() || ask.expires_at.is_some() || ask.expires_in.is_some()
     }
 
     /// Latest starts of a job offered at `now`, so that it ends in time if it takes as long as estimated.
+    #[inline]
     pub(crate) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
         if !self.can_expire(ask) {
             let (first, any) = (Tick::MAX, Tick::MAX);

@@ -53,6 +53,7 @@ pub(crate) struct Entry<P> {
 }
 
 impl<P> Slot<P> {
+    #[inline]
     fn new(entry: Entry<P>, standing: Standing, generation: u32, prev: u32) -> Self {
         let Entry {
             payload,
@@ -88,6 +89,7 @@ pub(crate) struct List {
 }
 
 impl List {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             head: NONE,
@@ -106,6 +108,7 @@ pub(crate) struct Places<P> {
 }
 
 impl<P> Places<P> {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -124,6 +127,7 @@ impl<P> Places<P> {
     }
 
     /// Fills a slot at the end of a list.
+    #[inline]
     pub(crate) fn push(&mut self, list: &mut List, entry: Entry<P>) -> JobKey {
         let tail = list.tail;
         let key = self.fill(entry, Standing::Ready, tail);
@@ -139,17 +143,20 @@ impl<P> Places<P> {
     }
 
     /// Frees the slot of a job that is on this list.
+    #[inline]
     pub(crate) fn pull(&mut self, list: &mut List, key: JobKey) -> Option<Entry<P>> {
         let (entry, prev, next) = self.empty(key)?;
         self.close_ranks(list, prev, next);
         Some(entry)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: JobKey) -> Option<&Slot<P>> {
         let slot = self.chunks.get(chunk(key.index))?.get(offset(key.index))?;
         (slot.generation == key.generation && slot.payload.is_some()).then_some(slot)
     }
 
+    #[inline]
     pub(crate) fn find_mut(&mut self, key: JobKey) -> Option<&mut Slot<P>> {
         let slot = self
             .chunks
@@ -179,6 +186,7 @@ impl<P> Places<P> {
             })
     }
 
+    #[inline]
     pub(crate) fn head(&self, list: &List) -> Option<JobKey> {
         self.key_at(list.head)
     }
@@ -208,6 +216,7 @@ impl<P> Places<P> {
     }
 
     /// The second half of joining a list: the new slot knows of `tail` already.
+    #[inline]
     fn append(&mut self, list: &mut List, tail: u32, index: u32) {
         list.tail = index;
         list.len += 1;
@@ -218,6 +227,7 @@ impl<P> Places<P> {
     }
 
     /// The second half of leaving a list: the slots beside it learn of each other.
+    #[inline]
     fn close_ranks(&mut self, list: &mut List, prev: u32, next: u32) {
         list.len -= 1;
         match prev {
@@ -230,6 +240,7 @@ impl<P> Places<P> {
         }
     }
 
+    #[inline]
     fn fill(&mut self, entry: Entry<P>, standing: Standing, prev: u32) -> JobKey {
         self.len += 1;
         if self.free == NONE {
@@ -244,6 +255,7 @@ impl<P> Places<P> {
     }
 
     /// Frees a slot; returns what it held, and its place on a list.
+    #[inline]
     fn empty(&mut self, key: JobKey) -> Option<(Entry<P>, u32, u32)> {
         let free = self.free;
         let slot = self.find_mut(key)?;
@@ -277,6 +289,7 @@ impl<P> Places<P> {
         Some((entry, prev, next))
     }
 
+    #[inline]
     fn key_at(&self, index: u32) -> Option<JobKey> {
         (index != NONE).then(|| {
             let generation = self.chunks[chunk(index)][offset(index)].generation;
@@ -303,6 +316,7 @@ impl<P> Places<P> {
         }
     }
 
+    #[inline]
     fn slot_mut(&mut self, index: u32) -> &mut Slot<P> {
         &mut self.chunks[chunk(index)][offset(index)]
     }

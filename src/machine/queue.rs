@@ -147,6 +147,7 @@ impl<P> Machine<P> {
     }
 
     /// Cost of queued jobs and places out.
+    #[inline]
     pub(crate) fn depth(&self) -> u64 {
         u64::try_from(self.depth).unwrap_or(u64::MAX)
     }
@@ -187,6 +188,7 @@ impl<P> Machine<P> {
     // -- shared by the other rooms
 
     /// Nothing may leave: idle time earns no departures.
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.lanes.ready() == 0 || self.paused.is_some()
     }
@@ -199,23 +201,27 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn hold(&mut self, cost: u64, owner: Owner) {
         self.depth += u128::from(cost);
         self.held[owner.priority.index()] += u128::from(cost);
         self.tenants.get_mut(owner.tenant).depth += u128::from(cost);
     }
 
+    #[inline]
     pub(super) fn release(&mut self, cost: u64, owner: Owner) {
         self.depth -= u128::from(cost);
         self.held[owner.priority.index()] -= u128::from(cost);
         self.tenants.get_mut(owner.tenant).depth -= u128::from(cost);
     }
 
+    #[inline]
     pub(super) fn critical(&self) -> u64 {
         u64::try_from(self.held[Priority::Critical.index()]).unwrap_or(u64::MAX)
     }
 
     /// Counts in the lane's ledger and in the tenant's.
+    #[inline]
     pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
         change(&mut self.ledgers[owner.priority.index()]);
         // What nobody owns is the rest of the whole; it is not counted twice.
@@ -225,6 +231,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn is_standing_delay(&self) -> bool {
         self.standing.is_some_and(|delay| delay.is_standing())
     }

@@ -34,11 +34,13 @@ impl<P> Machine<P> {
     }
 
     /// Time alone changes nothing before this instant; [`Tick::MAX`] = never.
+    #[inline]
     pub(crate) const fn soonest(&self) -> Tick {
         self.soonest
     }
 
     /// First step of every call: the clock never goes back, and what was due by now has happened.
+    #[inline]
     pub(super) fn arrive(&mut self, now: Tick, fx: &mut Effects<P>) {
         self.now = self.now.max(now);
         self.debug_soonest();
@@ -48,6 +50,7 @@ impl<P> Machine<P> {
     }
 
     /// Something happens by time alone at `at`, or not before it (keeps I5).
+    #[inline]
     pub(super) fn expect(&mut self, at: Tick) {
         self.soonest = self.soonest.min(at);
     }

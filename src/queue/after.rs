@@ -63,6 +63,7 @@ impl<T> After<T> {
     }
 
     /// Keeps a waker that is not needed any more, to be dropped unlocked.
+    #[inline]
     pub(crate) fn drop_later(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
             self.rare().stale.push(waker);

@@ -26,7 +26,9 @@ use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
 use crate::machine::{Acks, InFlight, Machine, Settings, Spec};
-use crate::sync::{Apart, Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process};
+use crate::sync::{
+    Apart, Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process,
+};
 // Whoever measures is outside of what is modelled: its locks are those of the process.
 #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 use crate::telemetry::roll::Seat;
