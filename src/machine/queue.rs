@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::machine::budget::Budget;
+use crate::machine::control::{ageing, bounds, standing};
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
 use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
@@ -20,12 +21,12 @@ use crate::machine::pacer::Pacer;
 use crate::machine::places::{Entry, Places};
 use crate::machine::settings::Settings;
 use crate::machine::tenants::{TenantId, Tenants};
-use crate::policy::ladder::{Bounds, Ladder, Load};
+use crate::policy::ladder::{Ladder, Load};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
 use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
-use crate::words::{Exit, Pressure, Priority, WhenFull};
+use crate::words::{Exit, Pressure, Priority};
 
 /// A queue of jobs with payload `P`.
 #[derive(Debug)]
@@ -367,39 +368,6 @@ pub(super) fn exit_count(ledger: &mut Ledger, exit: Exit) -> &mut u64 {
     }
 }
 
-pub(super) fn bounds(settings: &Settings) -> Bounds {
-    let Settings {
-        max_depth,
-        low,
-        high,
-        max_waiters,
-        when_full,
-        ..
-    } = *settings;
-    Bounds {
-        max_depth,
-        low,
-        high,
-        max_waiters,
-        evicting: when_full != WhenFull::Refuse,
-    }
-}
-
-pub(super) fn standing(settings: &Settings) -> Option<StandingDelay> {
-    settings
-        .standing_delay
-        .map(|(target, interval)| StandingDelay::new(target, interval))
-}
-
-/// Time in which a full queue drains, at least a second: the unit of ageing between lanes.
-pub(super) fn ageing(settings: &Settings) -> Duration {
-    let full = settings
-        .rate
-        .map(|rate| rate.interval().times(settings.max_depth).duration());
-    full.unwrap_or_default().max(LEAST_AGEING)
-}
-
 /// A place that was granted and not collected for so long goes to the next: longer than any healthy executor takes to
 /// poll a woken task, short enough that a shelved future holds nobody up for long.
 const LAPSE: Duration = Duration::from_secs(1);
-const LEAST_AGEING: Duration = Duration::from_secs(1);

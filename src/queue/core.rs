@@ -161,7 +161,6 @@ impl<T> Core<T> {
         let Room { state, after } = &mut *room;
         let result = happens(state, now, after);
         if after.is_quiet() && after.fx.is_empty() && state.is_quiet() {
-            debug_assert_eq!(state.acks_wait, state.machine.lets_acks_wait());
             // Relaxed: as in `conclude`.
             self.depth.store(state.machine.depth(), Ordering::Relaxed);
         } else {
@@ -225,6 +224,15 @@ impl<T> Core<T> {
         let aside = self.acks.lock().count(now, run);
         // What a tenant's job changes is in its own ledger.
         aside || self.room.lock().state.machine.settle_quietly(now, run)
+    }
+
+    /// Counts jobs that are done, as far as that changes nothing but counts, and marks those it has counted.
+    pub(crate) fn ack_many<'a>(&self, jobs: impl Iterator<Item = (&'a InFlight, &'a mut bool)>) {
+        let now = self.clock.now();
+        let mut acks = self.acks.lock();
+        for (run, counted) in jobs {
+            *counted = acks.count(now, run);
+        }
     }
 
     /// Has the machine know of all jobs done. After a close it knows at once.

@@ -141,6 +141,7 @@ impl<T> State<T> {
     pub(crate) fn is_quiet(&self) -> bool {
         let soonest = self.machine.soonest();
         !self.machine.is_closed()
+            && self.acks_wait == self.machine.lets_acks_wait()
             && self.desk.is_deserted()
             && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
             && self.driver.watches.is_empty()
