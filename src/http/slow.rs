@@ -100,10 +100,11 @@ where
         if let Some(queue) = &shared.queue {
             let cost = shared.edge.as_ref().map_or(1, |edge| edge.cost(&head));
             let terms = queue.terms(&head, cost);
-            let hopeless = shared
-                .edge
-                .as_ref()
-                .and(queue.turnstile.refused_now(&terms));
+            // Without limits there is nothing to charge too early, and the queue refuses by itself.
+            let charged = shared.edge.is_some();
+            let hopeless = charged
+                .then(|| queue.turnstile.refused_now(&terms))
+                .flatten();
             if let Some(refusal) = hopeless {
                 return self.turned_away(&refusal);
             }
