@@ -2,6 +2,7 @@
 
 mod kit;
 
+mod dialects;
 #[path = "../../examples/support/echo.rs"]
 mod echo;
 mod fields;
@@ -9,5 +10,6 @@ mod grpc;
 mod keys;
 mod layer;
 mod queue;
+mod remote;
 mod servers;
 mod worked;
