@@ -83,11 +83,16 @@
 //! | `tower` | | [`http`]: admission, a queue and both together as layers for any tower service |
 //! | `axum` | | the same for axum: refusals as responses, the handler's hold on its charge, route templates |
 //! | `tonic` | | the same for gRPC: refusals as statuses, the address of the connection |
+//! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
+//! | `nats` | | the same on NATS JetStream |
+//! | `amqp` | | the same on RabbitMQ |
 //! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
 //! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
 //!
 //! The core itself has no switch: features only add.
 
+#[cfg(feature = "broker")]
+pub mod broker;
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
