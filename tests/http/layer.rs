@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use sluicegate::http::{AdmissionLayer, AdmissionMode, Admitted};
-use sluicegate::{ManualClock, Rate, RateLimiter};
+use sluicegate::http::{AdmissionLayer, AdmissionMode, Admitted, Callers, HeaderDialect};
+use sluicegate::{Key, KeyedLimiter, ManualClock, Rate, RateLimiter};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::kit::{Body, field, from, ok, send};
@@ -318,4 +318,58 @@ async fn headers_come_from_the_decision() {
         Some("\"limit\";r=9;t=1")
     );
     assert_eq!(field(response.headers(), "retry-after"), None);
+}
+
+#[tokio::test]
+async fn without_a_hold_everything_else_is_the_same() {
+    let quiet = [HeaderDialect::RetryAfterOnly];
+    let limits = || {
+        let limiter = KeyedLimiter::<Key>::builder(Rate::per_minute(1).burst(2));
+        limiter.clock(ManualClock::new()).build().unwrap()
+    };
+    let handler = |request: Request<Body>| async move {
+        assert!(request.extensions().get::<Admitted>().is_none());
+        ok(request).await
+    };
+    for dialects in [&quiet[..], &[HeaderDialect::ListDraft]] {
+        let layer = AdmissionLayer::builder(limits(), Callers::by_peer().addresses())
+            .headers(dialects.iter().copied())
+            .without_hold()
+            .exact_retry_after()
+            .build()
+            .unwrap();
+        let service = layer.layer(tower::service_fn(handler));
+        let mut statuses = Vec::new();
+        for peer in ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"] {
+            let response = service.clone().oneshot(from(peer)).await.unwrap();
+            let seconds = field(response.headers(), "retry-after").map(str::to_owned);
+            statuses.push((response.status().as_u16(), seconds));
+        }
+        let refused = (429, Some("60".to_owned()));
+        assert_eq!(statuses, [(200, None), (200, None), refused, (200, None)]);
+        let unknown = service
+            .clone()
+            .oneshot(Request::new(Body::default()))
+            .await
+            .unwrap();
+        assert_eq!(unknown.status(), 200);
+        let counts = layer.counts();
+        assert_eq!(
+            (counts.allowed, counts.rejected, counts.unidentified),
+            (4, 1, 1)
+        );
+    }
+    let layer = AdmissionLayer::builder(limits(), Callers::by_peer().addresses())
+        .headers(quiet)
+        .mode(AdmissionMode::DryRun)
+        .without_hold()
+        .build()
+        .unwrap();
+    for _ in 0..3 {
+        assert_eq!(send(&layer, from("192.0.2.1")).await.status(), 200);
+    }
+    assert_eq!(
+        (layer.counts().allowed, layer.counts().shadow_rejected),
+        (2, 1)
+    );
 }
