@@ -8,7 +8,7 @@ use super::keyed_builder::{KeyedLimiterBuilder, LimitFor};
 use super::keyed_line;
 use super::shard::Keep;
 use super::table::Table;
-use crate::clock::Clock;
+use crate::clock::AnyClock;
 use crate::decision::Decision;
 use crate::error::{AcquireError, BuildError};
 use crate::policy::Limit;
@@ -47,7 +47,7 @@ pub struct KeyedLimiter<K> {
 pub(super) struct Shared<K> {
     pub(super) table: Table<K>,
     pub(super) limit_for: Option<LimitFor<K>>,
-    pub(super) clock: Box<dyn Clock>,
+    pub(super) clock: AnyClock,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
