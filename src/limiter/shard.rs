@@ -17,7 +17,7 @@ use hashbrown::HashTable;
 use super::cell::{Cell, Slab};
 use super::line::Line;
 use crate::decision::Decision;
-use crate::policy::{Limit, LimitState, Policy};
+use crate::policy::{Gcra, Limit, LimitState, Policy};
 use crate::tick::{Fine, Tick};
 
 #[derive(Debug)]
@@ -56,6 +56,17 @@ pub(crate) type Forgotten<K> = Vec<K>;
 pub(crate) enum Keep {
     Nothing,
     Half,
+}
+
+impl Keep {
+    /// Units that a grant of `cost` has to leave.
+    #[inline(always)]
+    pub(crate) fn of(self, core: &Gcra, cost: u64) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Half => core.half_kept(cost),
+        }
+    }
 }
 
 impl<K: Hash + Eq> Shard<K> {
@@ -104,8 +115,31 @@ impl<K: Hash + Eq> Shard<K> {
         Some((cell, &mut self.slab))
     }
 
+    /// Charges a bucket of the limit of all, if the cost fits it: the bucket as it was, and whether it was charged.
+    ///
+    /// `None` if the key is not known, or this is no such bucket: [`check`](Self::check) decides then. Apart from it, so
+    /// that the caller works out the decision without the lock, and only what is asked of it.
+    #[inline(always)]
+    pub(crate) fn charge_bucket<Q>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        (now, cost, keep): (Tick, u64, Keep),
+    ) -> Option<(Gcra, Fine, bool)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let core = self.limit.bucket()?;
+        let cell = find(&mut self.table, &mut self.old, hash, key)?;
+        let tat = cell.bucket(&self.limit)?.min(core.furthest(now));
+        match core.fit(tat, now, cost, keep.of(&core, cost)) {
+            Some(charged) => cell.set_bucket(charged).then_some((core, tat, true)),
+            None => Some((core, tat, false)),
+        }
+    }
+
     /// Decides about a key that is known, by its own limit or that of all; `None` if it is not.
-    #[inline(always)] // Else the numbers that the caller does not ask for are worked out all the same.
     pub(crate) fn check<Q>(
         &mut self,
         hash: u64,
@@ -119,22 +153,19 @@ impl<K: Hash + Eq> Shard<K> {
     {
         let limit = own.unwrap_or(&self.limit);
         let cell = find(&mut self.table, &mut self.old, hash, key)?;
-        let (Some(core), Some(tat)) = (limit.bucket(), cell.bucket(limit)) else {
+        let bucket = limit.bucket().zip(cell.bucket(limit));
+        let Some((core, tat)) = bucket else {
             return Some(check_state(cell, &mut self.slab, limit, (now, cost, keep)));
         };
-        let kept = match keep {
-            Keep::Nothing => 0,
-            Keep::Half => core.half_kept(cost),
-        };
-        // A bucket of a limit that was larger is clamped to this one (nobody waits here, so nothing is charged ahead).
-        let tat = tat.min(Fine::at(now).plus(core.tolerance()));
-        let decision = core.judge(tat, now, cost, kept);
-        if decision.is_granted() && !cell.set_bucket(core.charged(tat, now, cost)) {
-            with_state(cell, &mut self.slab, limit, now, |state| {
-                limit.charge(state, now, cost);
-            });
+        let tat = tat.min(core.furthest(now));
+        let kept = keep.of(&core, cost);
+        let charged = core.fit(tat, now, cost, kept);
+        if let Some(charged) = charged
+            && !cell.set_bucket(charged)
+        {
+            charge_state(cell, &mut self.slab, limit, (now, cost));
         }
-        Some(decision)
+        Some(core.decision(tat, now, cost, kept, charged.is_some()))
     }
 
     /// Says what [`check`](Self::check) would.
@@ -308,6 +339,7 @@ where
 }
 
 /// Decides by a state that has to be taken out of its cell.
+#[inline(never)]
 fn check_state(
     cell: &mut Cell,
     slab: &mut Slab,
@@ -321,6 +353,15 @@ fn check_state(
         }
         decision
     })
+}
+
+/// Charges a state that no longer fits its cell.
+#[cold]
+#[inline(never)]
+fn charge_state(cell: &mut Cell, slab: &mut Slab, limit: &Limit, (now, cost): (Tick, u64)) {
+    with_state(cell, slab, limit, now, |state| {
+        limit.charge(state, now, cost)
+    });
 }
 
 /// Judges a state by the limit, as it stands or keeping half.
@@ -339,7 +380,7 @@ pub(crate) fn peek(
 
 /// A bucket further ahead than this limit allows, as that of a larger limit may be; clamped.
 fn clamped(limit: &Limit, state: &LimitState, now: Tick) -> Option<LimitState> {
-    let most = Fine::at(now).plus(limit.bucket()?.tolerance());
+    let most = limit.bucket()?.furthest(now);
     if state.bucket()?.tat <= most {
         return None;
     }
