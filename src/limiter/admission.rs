@@ -5,7 +5,7 @@ use std::hash::Hash;
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
-use super::shard::Keep;
+use super::state::Keep;
 use super::store::{Admission, Charge, Deciding};
 use crate::key::Key;
 use crate::sync::Arc;

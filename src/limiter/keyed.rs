@@ -6,7 +6,8 @@ use std::hash::Hash;
 
 use super::keyed_builder::{KeyedLimiterBuilder, LimitFor};
 use super::keyed_line;
-use super::shard::{Keep, Shard};
+use super::shard::Shard;
+use super::state::Keep;
 use super::table::Table;
 use crate::clock::AnyClock;
 use crate::decision::Decision;

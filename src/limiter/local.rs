@@ -10,7 +10,8 @@ use std::fmt;
 
 use super::account::Hold;
 use super::ruling::Ruling;
-use super::shard::{Keep, Shard, peek};
+use super::shard::Shard;
+use super::state::{Keep, peek};
 use super::store::{Charge, Deciding, Level, Store};
 use super::table::{Table, WhenKeysFull};
 use crate::clock::AnyClock;

@@ -14,6 +14,7 @@ mod local;
 mod reservation;
 mod ruling;
 mod shard;
+mod state;
 mod store;
 mod table;
 mod turn;
