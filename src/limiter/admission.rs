@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
-use super::shard::Keep;
+use super::state::Keep;
 use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
 use crate::decision::Decision;
