@@ -8,7 +8,7 @@ if ids then
   local before = redis.call('GET', ids)
   if before then return { 'twice', depth, s.max, pressure(), wait_for(ready), before } end
 end
-local function refuse(why, retry) return { why, depth, s.max, pressure(), retry } end
+local function refuse(why, retry) return { why, depth, s.max, pressure(), retry, math.max(1, math.ceil(s.num / s.den)) } end
 if s.closed == 1 then return refuse('closed', -1) end
 local high = s.high
 local room = ARGV[4] == 'wait' and depth + 1 <= high or ARGV[4] ~= 'wait' and not overloaded()
