@@ -104,6 +104,8 @@ pub mod observe;
 mod policy;
 pub mod queue;
 mod rate;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod refusal;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -256,7 +256,10 @@ impl Builder {
             .unwrap_or_else(|| self.rate.units_in(DEPTH).clamp(1, 1 << 20));
         let (low, high) = self.marks.unwrap_or_else(|| {
             let low = max_depth / 2;
-            (low, (max_depth / 5 * 4 + max_depth % 5 * 4 / 5).max(low + 1))
+            (
+                low,
+                (max_depth / 5 * 4 + max_depth % 5 * 4 / 5).max(low + 1),
+            )
         });
         Settings {
             rate: self.rate,

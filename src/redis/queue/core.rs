@@ -153,7 +153,8 @@ impl Core {
         let mut retry_after = wait.map(Duration::from_micros);
         if !waits {
             let max_depth = natural(reply.get(1));
-            retry_after = retry_after.map(|wait| self.spread(wait, micros(reply.get(4)), max_depth));
+            retry_after =
+                retry_after.map(|wait| self.spread(wait, micros(reply.get(4)), max_depth));
         }
         Ok(Verdict::Refused(Refusal {
             reason,
@@ -183,12 +184,13 @@ impl Core {
     }
 
     /// Ends a delivery. An answer that is lost is asked for again: whoever holds the job may say so twice.
-    pub(super) async fn settle(
-        &self,
-        of: &Settling<'_>,
-    ) -> Result<Settled, Error> {
+    pub(super) async fn settle(&self, of: &Settling<'_>) -> Result<Settled, Error> {
         let token = of.token.to_string();
-        let delay = of.delay.as_micros().min(u128::from(u64::MAX >> 12)).to_string();
+        let delay = of
+            .delay
+            .as_micros()
+            .min(u128::from(u64::MAX >> 12))
+            .to_string();
         let mut again: &[u8] = b"";
         for attempt in 0_u32.. {
             let arguments: [&[u8]; 7] = [

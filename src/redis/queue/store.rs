@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error::{Error, ErrorKind};
 use crate::redis::error::Error as ServerError;
-use crate::redis::link::{Link, Value};
+use crate::redis::link::{Cmd, Link, Value, cmd};
 use crate::redis::script::Script;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -154,6 +154,32 @@ impl Store {
         Err(ServerError::unexpected(&"the queue vanishes as soon as it is made").into())
     }
 
+    /// Dead letters from this one on, as the server has them.
+    pub(super) async fn letters(&self, from: &str, most: usize) -> Result<Vec<Value>, Error> {
+        let mut command = cmd("XRANGE");
+        command.arg(&self.keys[DEAD]).arg(from).arg("+");
+        command.arg("COUNT").arg(most);
+        self.entries(&command).await
+    }
+
+    /// Id of the newest dead letter.
+    pub(super) async fn last_letter(&self) -> Result<Option<String>, Error> {
+        let mut command = cmd("XREVRANGE");
+        command.arg(&self.keys[DEAD]).arg("+").arg("-");
+        command.arg("COUNT").arg(1);
+        Ok(match self.entries(&command).await?.first() {
+            Some(Value::Array(entry)) => entry.first().map(text),
+            _ => None,
+        })
+    }
+
+    async fn entries(&self, command: &Cmd) -> Result<Vec<Value>, Error> {
+        match self.link.run(command, self.deadline).await? {
+            Value::Array(entries) => Ok(entries),
+            other => Err(ServerError::unexpected(&other).into()),
+        }
+    }
+
     async fn run(
         &self,
         script: &Script,
@@ -208,10 +234,15 @@ pub(super) fn number(value: Option<&Value>) -> Option<i64> {
 
 /// A number that is no less than zero; what is missing or below counts as zero.
 pub(super) fn natural(value: Option<&Value>) -> u64 {
-    number(value).and_then(|of| u64::try_from(of).ok()).unwrap_or(0)
+    number(value)
+        .and_then(|of| u64::try_from(of).ok())
+        .unwrap_or(0)
 }
 
 /// A span of microseconds.
 pub(super) fn micros(value: Option<&Value>) -> Duration {
     Duration::from_micros(natural(value))
 }
+
+/// Which of the keys holds the dead letters.
+const DEAD: usize = 4;

@@ -1,18 +1,18 @@
 -- Puts dead letters back into the queue, as far as there is room, or removes them.
--- ARGV  `back` or `remove`, exit or '', letter to begin with, most, then ids (none: all of that exit)
+-- ARGV  `back` or `remove`, exit or '', first letter, last letter, most, then ids (none: all of that exit)
 -- Answers { 'ok', moved, where to go on or '' }.
 local failed = load()
 if failed then return failed end
-local back, exit, from, most = ARGV[1] == 'back', ARGV[2], ARGV[3], tonumber(ARGV[4])
+local back, exit, from, most = ARGV[1] == 'back', ARGV[2], ARGV[3], tonumber(ARGV[5])
 local letters = {}
 local go_on = ''
-if #ARGV > 4 then
-  for at = 5, #ARGV do
+if #ARGV > 5 then
+  for at = 6, #ARGV do
     local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
     if letter then letters[#letters + 1] = letter end
   end
 else
-  letters = redis.call('XRANGE', dead, from, '+', 'COUNT', most)
+  letters = redis.call('XRANGE', dead, from, ARGV[4], 'COUNT', most)
   if #letters == most then go_on = '(' .. letters[most][1] end
 end
 local moved, how = 0, 'ok'
