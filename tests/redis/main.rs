@@ -1,5 +1,10 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
+#[path = "../broker/conformance.rs"]
+#[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
+mod conformance;
+mod queue;
+mod queue_broker;
 mod server;
 
 use server::{Options, Server};

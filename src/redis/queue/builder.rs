@@ -228,7 +228,7 @@ impl Builder {
     }
 
     /// Opens it on a connection that is there.
-    pub(crate) async fn open_on(self, link: Link) -> Result<Queue, Error> {
+    pub(in crate::redis) async fn open_on(self, link: Link) -> Result<Queue, Error> {
         let settings = self.settings()?;
         let scripts = Arc::new(Scripts::new());
         let store = Store::new(link, scripts, &self.name, settings.pairs(), self.deadline);
@@ -279,10 +279,12 @@ impl Builder {
     }
 
     fn core(self, store: Store, settings: Settings) -> Core {
+        let settings = Mutex::new(settings);
         Core {
             name: self.name.into(),
             store,
-            settings: Mutex::new(settings),
+            settings,
+            is_of_letters: false,
             consumer: self.consumer.unwrap_or_else(unique_name),
             max_payload: self.max_payload,
             remember: self.remember,

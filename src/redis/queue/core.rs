@@ -21,6 +21,8 @@ pub(super) struct Core {
     pub(super) store: Store,
     /// As asked for or adopted, for whoever changes a part of them.
     pub(super) settings: Mutex<Settings>,
+    /// Whether it is the dead letters of another one.
+    pub(super) is_of_letters: bool,
     pub(super) consumer: String,
     pub(super) max_payload: u64,
     pub(super) remember: Duration,
@@ -114,6 +116,7 @@ impl Core {
         payload: &[u8],
         id: Option<&str>,
         headers: &str,
+        remembers: bool,
         waits: bool,
     ) -> Result<Verdict, Error> {
         let remember = self.remember.as_millis().max(1).to_string();
@@ -126,7 +129,10 @@ impl Core {
             headers.as_bytes(),
         ];
         let enqueue = &self.store.scripts.enqueue;
-        let (word, reply) = self.store.call(enqueue, id, &arguments).await?;
+        let (word, reply) = self
+            .store
+            .call(enqueue, id.filter(|_| remembers), &arguments)
+            .await?;
         let depth = natural(reply.first());
         let pressure = match number(reply.get(2)) {
             Some(2) => Pressure::Overloaded,
@@ -193,7 +199,7 @@ impl Core {
             .to_string();
         let mut again: &[u8] = b"";
         for attempt in 0_u32.. {
-            let arguments: [&[u8]; 7] = [
+            let arguments: [&[u8]; 8] = [
                 self.consumer.as_bytes(),
                 of.id.as_bytes(),
                 token.as_bytes(),
@@ -201,6 +207,7 @@ impl Core {
                 delay.as_bytes(),
                 of.cause.as_bytes(),
                 again,
+                of.headers.as_bytes(),
             ];
             let settle = &self.store.scripts.settle;
             match self.store.call(settle, None, &arguments).await {
@@ -253,6 +260,8 @@ pub(super) struct Settling<'a> {
     pub(super) how: &'static str,
     pub(super) delay: Duration,
     pub(super) cause: &'a str,
+    /// In place of those of the job, unless empty.
+    pub(super) headers: &'a str,
 }
 
 /// How it ended.
@@ -270,5 +279,5 @@ pub(super) fn unexpected(word: &str) -> Error {
 }
 
 /// Questions after which a settlement is given up; the job is then delivered again after the claim time.
-const TRIES: u32 = 6;
+const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(25);

@@ -175,6 +175,7 @@ impl Core {
                 how: "defer",
                 delay: Duration::ZERO,
                 cause: "",
+                headers: "",
             };
             // If it fails the job is another consumer's after the claim time.
             let _ = self.settle(&settling).await;

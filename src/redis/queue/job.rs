@@ -180,6 +180,7 @@ impl<T> Job<T> {
             how,
             delay,
             cause,
+            headers: "",
         };
         self.core.settle(&settling).await.map(drop)
     }

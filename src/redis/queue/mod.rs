@@ -1,4 +1,5 @@
 //! A durable queue that a fleet shares, and one fixed rate for the whole fleet.
+mod broker;
 mod builder;
 mod codec;
 mod core;
@@ -15,6 +16,7 @@ mod settings;
 mod snapshot;
 mod store;
 
+pub use self::broker::Receipt;
 pub use self::builder::{Builder, Existing};
 pub use self::codec::{Bytes, Cbor, Codec, Json};
 pub use self::dead_letters::{DeadLetter, DeadLetters, Death};

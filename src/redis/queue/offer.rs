@@ -119,6 +119,7 @@ impl<'a, T, C: Codec<T>> Offer<'a, T, C> {
             payload,
             id,
             headers: headers_text(&headers),
+            is_remembered: true,
         };
         Ok((parcel, item))
     }
@@ -140,6 +141,8 @@ pub(super) struct Parcel<'a> {
     pub(super) payload: Vec<u8>,
     pub(super) id: Option<String>,
     pub(super) headers: String,
+    /// Whether an offer under the same id counts as this one.
+    pub(super) is_remembered: bool,
 }
 
 enum Outcome {
@@ -156,10 +159,11 @@ impl Parcel<'_> {
             let id = self.id.as_deref();
             let answer = self
                 .core
-                .offer(&self.payload, id, &self.headers, waits)
+                .offer(&self.payload, id, &self.headers, self.is_remembered, waits)
                 .await;
             match answer {
-                Err(error) if id.is_some() && error.may_have_run() && tries > 0 => {}
+                Err(error)
+                    if id.is_some() && self.is_remembered && error.may_have_run() && tries > 0 => {}
                 answer => return answer,
             }
         }

@@ -151,6 +151,7 @@ impl<T, C: Codec<T>> Receiver<T, C> {
             how: "fail",
             delay: Duration::ZERO,
             cause: &cause,
+            headers: "",
         };
         // If that fails it comes again after the claim time, and is judged then.
         let _ = self.core.settle(&settling).await;

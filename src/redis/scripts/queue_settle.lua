@@ -1,6 +1,6 @@
 -- Ends a delivery, by whoever still holds it.
 -- ARGV  consumer, id, token, how (`ack`, `fail`, `retry`, `defer`), delay in us, cause or '',
---       `again` if an earlier call may have done it
+--       `again` if an earlier call may have done it, headers in place of the job's or ''
 local failed = load()
 if failed then return failed end
 local consumer, id, token, how, delay, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
@@ -18,12 +18,18 @@ end
 local job = fields_of(flat[2])
 local attempts = job.n + token
 if cause ~= '' then job.e = cause end
+if ARGV[8] ~= '' then job.m = ARGV[8] end
 remove(id)
+if job.x and how == 'fail' then
+  -- A letter that is refused again goes to the end of the letters, as it is.
+  write(dead, job)
+  return { 'buried', int(attempts) }
+end
 if how == 'fail' or (how == 'retry' and s.attempts > 0 and attempts >= s.attempts) then
   bury(job, 'failed', attempts)
   return { 'buried', int(attempts) }
 end
-job.n = how == 'defer' and attempts - 1 or attempts
+if not job.x then job.n = how == 'defer' and attempts - 1 or attempts end
 count(how == 'defer' and 'deferred' or 'retried')
 if delay <= 0 then
   if ready == 0 then forgive(now) end

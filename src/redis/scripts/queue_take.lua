@@ -4,7 +4,7 @@
 local failed = load()
 if failed then return failed end
 local consumer, wanted = ARGV[1], tonumber(ARGV[2])
-local LOOKS, ROUNDS = 64, 4
+local LOOKS, ROUNDS = 64, 64
 
 -- The server's clock went back: everything that was planned on it goes back by as much.
 if now < s.seen then
