@@ -5,6 +5,7 @@
 mod conformance;
 mod queue;
 mod queue_broker;
+mod queue_claims;
 mod server;
 
 use server::{Options, Server};

@@ -536,7 +536,7 @@ async fn a_receiver_dropped_in_the_middle_of_its_question_loses_nothing() {
     let mut items = Vec::new();
     for _ in 0..50 {
         let job = rx.recv().await.expect("it answers").expect("none is lost");
-        assert_eq!(job.attempt() <= 2, true);
+        assert!(job.attempt() <= 2);
         items.push(job.into_inner().await.expect("ours"));
     }
     items.sort_unstable();
