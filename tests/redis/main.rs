@@ -6,6 +6,8 @@ mod conformance;
 mod queue;
 mod queue_broker;
 mod queue_claims;
+mod queue_fleet;
+mod queue_worker;
 mod server;
 
 use server::{Options, Server};

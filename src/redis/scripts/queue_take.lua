@@ -74,7 +74,8 @@ end
 
 -- What a dead consumer held: to another one, or out if it was started too often.
 if pending > 0 and now >= (s.look or 0) then
-  local found = redis.call('XPENDING', jobs, GROUP, 'IDLE', s.claim, '-', '+', LOOKS)
+  -- Idle times are cut to milliseconds: one more, so that none is claimed early.
+  local found = redis.call('XPENDING', jobs, GROUP, 'IDLE', s.claim + 1, '-', '+', LOOKS)
   local left = #found == LOOKS
   for _, entry in ipairs(found) do
     local id, deliveries = entry[1], entry[4]
