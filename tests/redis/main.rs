@@ -7,6 +7,8 @@ mod queue;
 mod queue_broker;
 mod queue_claims;
 mod queue_fleet;
+mod queue_pace;
+mod queue_trouble;
 mod queue_worker;
 mod server;
 
