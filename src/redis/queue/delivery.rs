@@ -210,8 +210,20 @@ impl Core {
     }
 }
 
+/// Says that nobody keeps what is held alive any more, also if its runtime ends: whoever takes the next job starts anew.
+struct Keeper(Weak<Core>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.upgrade() {
+            core.registry.inner.lock().is_kept = false;
+        }
+    }
+}
+
 /// Keeps alive what is held, until nothing is.
 async fn keep(core: Weak<Core>) {
+    let mut keeper = Keeper(Weak::clone(&core));
     let mut held_at = Instant::now();
     loop {
         let Some(strong) = core.upgrade() else { return };
@@ -228,6 +240,8 @@ async fn keep(core: Weak<Core>) {
         let mut inner = core.registry.inner.lock();
         if inner.held.is_empty() {
             inner.is_kept = false;
+            // Another may be at work as soon as the lock is free.
+            keeper.0 = Weak::new();
             return;
         }
     }

@@ -112,6 +112,7 @@ while #taken < wanted and #taken - claimed < fresh and ready > 0 and rounds < RO
     ready = ready - 1
     last_id = id
     if job.alien then
+      count('admitted')
       remove(id)
       bury(job, 'failed', 0)
     elseif s.expire > 0 and job.n == 0 and now > job.t + s.expire then
