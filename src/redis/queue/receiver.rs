@@ -179,9 +179,15 @@ impl super::core::Manners {
     /// Time until the next question after one to which there was nothing.
     fn idle(&mut self, how: How, wait: Duration) -> Duration {
         self.failures = 0;
-        if how == How::NotDue {
-            self.idle = 0;
-            return wait;
+        match how {
+            How::NotDue => {
+                self.idle = 0;
+                // The rate may be raised meanwhile.
+                return wait.min(LOOK);
+            }
+            // A place may be free at any moment.
+            How::Held => return HELD,
+            _ => {}
         }
         self.idle = self.idle.saturating_add(1);
         let patient = SHORTEST * (1 << self.idle.min(16).saturating_sub(1));
@@ -239,6 +245,10 @@ impl<T, C> fmt::Debug for Receiver<T, C> {
 /// Time between two questions to an empty queue: it doubles from the first to the last.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(32);
+/// The same while the fleet holds all that it may.
+const HELD: Duration = Duration::from_millis(4);
+/// The same while nothing is due for longer.
+const LOOK: Duration = Duration::from_millis(500);
 /// The same while the server gives no answer.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
