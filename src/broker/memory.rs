@@ -196,7 +196,11 @@ impl Memory {
             if state.blocked {
                 return Ok(false);
             }
-            if message.name().is_some_and(|id| state.recent.contains(id)) {
+            let key = message.dedup_key();
+            if key
+                .as_ref()
+                .is_some_and(|key| state.recent.contains(&**key))
+            {
                 return Ok(true);
             }
             let depth = state.entries.len() as u64;
@@ -206,8 +210,8 @@ impl Memory {
                     format!("broker {} is full: {depth} of {most} in use", self.name),
                 ));
             }
-            if let Some(id) = message.name() {
-                state.remember(id);
+            if let Some(key) = key {
+                state.remember(&key);
             }
             state.store(message.clone());
             Ok(true)

@@ -24,6 +24,8 @@ mod holds;
 mod link;
 mod memory;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 mod numbers;
 mod polls;
 mod rejected;
@@ -38,7 +40,9 @@ pub use self::contract::{Broker, Depth};
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub use self::link::SourceHealth;
 pub use self::memory::{Memory, MemoryReceipt};
-pub use self::message::{DEAD_DELIVERIES, DEAD_FROM, DEAD_REASON, Delivery, Message};
+pub use self::message::{DEAD_DELIVERIES, DEAD_FROM, DEAD_LETTER, DEAD_REASON, Delivery, Message};
+#[cfg(feature = "nats")]
+pub use self::nats::{Nats, NatsBuilder, NatsReceipt};
 pub use self::rejected::{Rejected, RejectedBy};
 pub use self::source::{Received, Source, SourceReport};
 pub use self::source_builder::SourceBuilder;

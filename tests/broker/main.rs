@@ -4,5 +4,9 @@
 mod admission;
 mod conformance;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 mod plain;
+#[cfg(feature = "nats")]
+mod scenes;
 mod source;
