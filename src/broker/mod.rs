@@ -15,6 +15,8 @@
 
 mod admission;
 mod admission_builder;
+#[cfg(feature = "amqp")]
+mod amqp;
 mod capability;
 mod contract;
 mod crew;
@@ -35,6 +37,8 @@ mod verdict;
 
 pub use self::admission::Admission;
 pub use self::admission_builder::AdmissionBuilder;
+#[cfg(feature = "amqp")]
+pub use self::amqp::{Amqp, AmqpBuilder, AmqpReceipt};
 pub use self::capability::{Capabilities, Capability};
 pub use self::contract::{Broker, Depth};
 pub use self::error::{BrokerError, BrokerErrorKind};

@@ -11,7 +11,7 @@ use super::setup::{self, Found, Place};
 use super::{ALWAYS, Nats, Shared};
 use crate::broker::capability::Capability;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// Builder of a [`Nats`].
 #[must_use = "a builder does nothing until it connects"]
@@ -228,6 +228,7 @@ fn nats(
             max_deliveries: u32::try_from(config.max_deliver)
                 .ok()
                 .filter(|most| *most > 0),
+            strays: Mutex::default(),
             stream,
             consumer,
             place,

@@ -4,12 +4,13 @@
 //! - The stream is a work queue: an ack frees its place. A stream that keeps what was acked is refused.
 //! - Its bound is the server's (`max_msgs`, discard new), in flight included.
 //! - Every verb is confirmed by the server, acks too.
-//! - The consumer delivers without end. The bound on deliveries is kept from this side, so that nothing is ever left in
-//!   the stream that is handed out no more; what another consumer has exhausted is moved to the dead letters.
+//! - The consumer delivers without end, and the bound on deliveries is kept from this side. What is left in the stream
+//!   and handed out no more all the same, exhausted under a bound of the consumer's own or come back with a server that
+//!   was killed, is moved to the dead letters or handed out again.
 
 mod builder;
-mod exhausted;
 mod setup;
+mod strays;
 mod wire;
 
 use std::fmt;
@@ -26,11 +27,12 @@ use tokio::time::timeout;
 
 pub use self::builder::NatsBuilder;
 use self::setup::Place;
+use self::strays::Strays;
 use super::capability::{Capabilities, Capability};
 use super::contract::{Broker, Depth};
 use super::error::{BrokerError, BrokerErrorKind};
 use super::message::{Delivery, Message};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// A JetStream stream and its consumer, for [`Admission`](super::Admission) and [`Source`](super::Source).
 ///
@@ -63,6 +65,7 @@ struct Shared {
     capabilities: Capabilities,
     hold: Duration,
     max_deliveries: Option<u32>,
+    strays: Mutex<Strays>,
     /// The stream of dead letters; `None` = this is it.
     dead: Option<Nats>,
 }
@@ -70,7 +73,7 @@ struct Shared {
 /// Receipt of [`Nats`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NatsReceipt {
-    /// Subject on which the delivery is settled.
+    /// Subject on which the delivery is settled; empty for one that the server does not know of.
     reply: String,
     stream_sequence: u64,
 }
@@ -100,7 +103,7 @@ impl Nats {
     /// # Errors
     /// Any; what was not moved is still there.
     pub async fn bury_exhausted(&self) -> Result<u64, BrokerError> {
-        exhausted::bury(self).await
+        strays::bury(self).await
     }
 
     fn error(
@@ -185,6 +188,9 @@ impl Nats {
 
     async fn settle(&self, receipt: &NatsReceipt, verb: Verb) -> Result<(), BrokerError> {
         self.reachable()?;
+        if receipt.reply.is_empty() {
+            return self.settle_stray(receipt.stream_sequence, verb).await;
+        }
         let said = match verb {
             Verb::Ack => "+ACK".into(),
             Verb::Progress => "+WPI".into(),
@@ -205,6 +211,15 @@ impl Nats {
             )),
             Err(error) => Err(self.error("settling a delivery", error)),
         }
+    }
+
+    async fn settle_stray(&self, sequence: u64, verb: Verb) -> Result<(), BrokerError> {
+        match verb {
+            Verb::Ack => return strays::remove(self, sequence).await,
+            Verb::Progress => self.shared.strays.lock().keep(sequence, self.shared.hold),
+            Verb::Nak(delay) => self.shared.strays.lock().keep(sequence, delay),
+        }
+        Ok(())
     }
 
     /// What one request to the server brings; an error after the first message is left for the next call to find.
@@ -345,8 +360,13 @@ impl Broker for Nats {
                 taken.extend(self.fetch(most - 1, None).await.unwrap_or_default());
             }
         }
-        if taken.is_empty() && self.max_deliveries().is_some() {
-            self.bury_exhausted().await?;
+        if taken.is_empty() {
+            match self.max_deliveries() {
+                Some(_) => {
+                    self.bury_exhausted().await?;
+                }
+                None => taken = strays::take(self, most).await?,
+            }
         }
         Ok(taken)
     }
