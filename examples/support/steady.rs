@@ -14,22 +14,22 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// A server of the example's own, or somebody's.
-pub trait Server {
+pub(crate) trait Server {
     /// Kills it as a power cut would, and starts it again; false if it is not ours.
     fn crash(&mut self) -> impl Future<Output = Result<bool, Box<dyn Error>>>;
 }
 
 /// Folder that goes with the example.
-pub struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(name: &str) -> Result<Self, Box<dyn Error>> {
         let path = std::env::temp_dir().join(format!("sluicegate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -41,14 +41,14 @@ impl Drop for Folder {
     }
 }
 
-pub fn free_port() -> Result<u16, Box<dyn Error>> {
+pub(crate) fn free_port() -> Result<u16, Box<dyn Error>> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?
         .local_addr()?
         .port())
 }
 
 /// The server's binary, or an error that says what to install.
-pub fn binary(candidates: &[&str], package: &str) -> Result<PathBuf, Box<dyn Error>> {
+pub(crate) fn binary(candidates: &[&str], package: &str) -> Result<PathBuf, Box<dyn Error>> {
     let found = candidates.iter().map(Path::new).find(|path| path.exists());
     found.map(Path::to_owned).ok_or_else(|| {
         let name = candidates.first().unwrap_or(&package);
@@ -58,7 +58,7 @@ pub fn binary(candidates: &[&str], package: &str) -> Result<PathBuf, Box<dyn Err
 }
 
 /// Tries until it works, for at most a minute.
-pub async fn eventually<T, E>(mut act: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
+pub(crate) async fn eventually<T, E>(mut act: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
     let began = Instant::now();
     loop {
         match act().await {
@@ -71,7 +71,7 @@ pub async fn eventually<T, E>(mut act: impl AsyncFnMut() -> Result<T, E>) -> Res
 }
 
 /// The whole story; fails if a message was lost.
-pub async fn run<B: Broker>(
+pub(crate) async fn run<B: Broker>(
     broker: B,
     mut server: impl Server,
     folder: &Folder,
@@ -169,7 +169,7 @@ pub async fn run<B: Broker>(
     let took = began.elapsed();
 
     let database = database.lock().map_err(|_| "a writer panicked")?;
-    let (orders, writes): (u64, u64) =
+    let (orders, writes): (i64, i64) =
         database.query_row("SELECT count(*), sum(times) FROM orders", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
@@ -183,11 +183,12 @@ pub async fn run<B: Broker>(
         report.redelivered,
         health.outages()
     );
-    if orders == messages {
+    let missing = i64::try_from(messages)? - orders;
+    if missing == 0 {
         println!("nothing was lost");
         Ok(ExitCode::SUCCESS)
     } else {
-        println!("{} orders are missing", messages - orders);
+        println!("{missing} orders are missing");
         Ok(ExitCode::FAILURE)
     }
 }

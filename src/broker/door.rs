@@ -184,6 +184,23 @@ impl Door {
         }
     }
 
+    /// The broker has stopped taking from publishers, whatever the polls say: so it is taken to be, until the next one.
+    pub(super) fn found_blocked(&mut self, now: Instant) -> Turned {
+        let polled = self.polled.get_or_insert(Polled {
+            depth: Depth::default(),
+            at: now,
+            share: 0,
+        });
+        polled.depth.blocked = true;
+        self.refused += 1;
+        let depth = self.estimate();
+        Turned {
+            reason: Reason::Overloaded,
+            retry_after: self.comes_in(depth),
+            depth,
+        }
+    }
+
     pub(super) fn poll_begins(&mut self) {
         self.since_running = 0;
     }

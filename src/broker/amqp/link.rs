@@ -32,9 +32,12 @@ struct State {
     not_before: Option<(Instant, BrokerErrorKind, String)>,
 }
 
-/// One connection with its channels. What was delivered on it is settled on it, or comes again.
+/// Two connections with their channels. What was delivered here is settled here, or comes again.
+///
+/// Two, since an alarm stops the server from reading a connection that publishes, acks and questions included.
 pub(super) struct Session {
-    connection: Connection,
+    publisher: Connection,
+    consumer: Connection,
     pub(super) publish: Channel,
     /// A queue that is not there closes the channel on which it is asked for.
     pub(super) ask: Channel,
@@ -110,15 +113,18 @@ impl Link {
 impl Session {
     async fn open(settings: &AmqpBuilder) -> Result<Self, BrokerError> {
         let queue = &settings.queue;
-        let properties = ConnectionProperties::default();
-        let connection = Connection::connect(&settings.url, properties)
-            .await
-            .map_err(|error| wire::error(queue, "connecting", error))?;
-        let channel = async || {
+        let connect = async || {
+            let properties = ConnectionProperties::default();
+            let connection = Connection::connect(&settings.url, properties).await;
+            connection.map_err(|error| wire::error(queue, "connecting", error))
+        };
+        let channel = async |connection: &Connection| {
             let channel = connection.create_channel().await;
             channel.map_err(|error| wire::error(queue, "opening a channel", error))
         };
-        let (publish, ask, consume) = (channel().await?, channel().await?, channel().await?);
+        let (publisher, consumer) = (connect().await?, connect().await?);
+        let publish = channel(&publisher).await?;
+        let (ask, consume) = (channel(&consumer).await?, channel(&consumer).await?);
         publish
             .confirm_select(ConfirmSelectOptions::default())
             .await
@@ -136,7 +142,7 @@ impl Session {
                 ),
             };
             // On a channel of its own, as a refusal closes it.
-            let declared = channel().await?;
+            let declared = channel(&consumer).await?;
             declared
                 .queue_declare(name.as_str().into(), options, arguments)
                 .await
@@ -145,7 +151,7 @@ impl Session {
             let _ = declared.close(200, "done".into()).await;
         }
         let blocked = Arc::new(AtomicBool::new(false));
-        let (mut events, flag) = (connection.events_listener(), Arc::clone(&blocked));
+        let (mut events, flag) = (publisher.events_listener(), Arc::clone(&blocked));
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
@@ -157,7 +163,8 @@ impl Session {
             }
         });
         Ok(Self {
-            connection,
+            publisher,
+            consumer,
             publish,
             ask,
             consume,
@@ -170,7 +177,8 @@ impl Session {
 
     /// A channel that the server closed takes the whole session with it: what was held comes again anyway.
     fn is_live(&self) -> bool {
-        self.connection.status().connected()
+        self.publisher.status().connected()
+            && self.consumer.status().connected()
             && [&self.publish, &self.ask, &self.consume]
                 .iter()
                 .all(|channel| channel.status().connected())

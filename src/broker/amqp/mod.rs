@@ -7,6 +7,7 @@
 //! - Deliveries are counted by the server, from the second on; [`Delivery::attempt`] is one more.
 //! - Depth is what is ready, as told by the server, and what this handle and its clones hold. What other processes hold
 //!   is not told: see [`held_elsewhere`](AmqpBuilder::held_elsewhere).
+//! - Publishing has a connection of its own, so that an alarm which blocks it does not stop the drain.
 //! - An ack is not confirmed: lost with the connection, its message comes again.
 //! - A connection or channel that was closed is opened again at the next call, with a back-off up to 2 s.
 
