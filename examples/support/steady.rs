@@ -77,7 +77,7 @@ pub(crate) async fn run<B: Broker>(
     folder: &Folder,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let brief = std::env::var_os("SLUICEGATE_BRIEF").is_some_and(|value| value == "1");
-    let messages: u64 = if brief { 400 } else { 1_000 };
+    let messages: u64 = if brief { 200 } else { 1_000 };
     let file = folder.path().join("orders.sqlite");
     let database = Connection::open(&file)?;
     // An order that comes twice is one order: what at-least-once asks of its consumer.
