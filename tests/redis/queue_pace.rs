@@ -117,11 +117,11 @@ async fn a_delayed_job_that_comes_due_earns_nothing_for_its_delay() {
 async fn what_is_owed_is_bounded_and_repaid_without_a_salvo() {
     let server = Server::start();
     let builder = Builder::new("q", Rate::per_second(100))
-        .max_depth(200)
+        .max_depth(400)
         .catch_up(10);
     let queue = open(&server, builder).await;
     let tx = queue.sender::<u32>();
-    for item in 0..60 {
+    for item in 0..200 {
         tx.try_send(item).await.expect("room");
     }
     // Nobody takes for a second: a hundred fell due, ten are owed.
@@ -129,8 +129,8 @@ async fn what_is_owed_is_bounded_and_repaid_without_a_salvo() {
     assert_eq!(queue.snapshot().await.expect("it answers").owed, 11);
     let rx = queue.receiver::<u32>();
     let mut stamps = Vec::new();
-    while stamps.len() < 60 {
-        for job in rx.recv_many(60).await.expect("it answers") {
+    while stamps.len() < 200 {
+        for job in rx.recv_many(200).await.expect("it answers") {
             stamps.push(job.departed_at());
             job.ack().await.expect("ours");
         }
