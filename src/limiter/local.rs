@@ -244,6 +244,10 @@ impl Store for Local {
         Deciding::new(move || local.rule(charge))
     }
 
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
     fn refund(&self, charge: Charge) {
         let Some(at) = charge.at() else { return };
         let (now, cost) = (self.shared.clock.now(), charge.cost());

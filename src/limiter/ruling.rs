@@ -66,6 +66,11 @@ impl Ruling {
         self.charge.clone()
     }
 
+    #[cfg(feature = "tower")]
+    pub(crate) const fn charged(&self) -> &Charge {
+        &self.charge
+    }
+
     /// Whether every level granted, and was charged.
     #[must_use]
     pub fn is_granted(&self) -> bool {
