@@ -12,6 +12,7 @@ use super::account::Hold;
 use super::ruling::Ruling;
 use super::shard::Shard;
 use super::state::{Keep, peek};
+use super::status::KeyCounts;
 use super::store::{Charge, Deciding, Level, Store};
 use super::table::{Table, WhenKeysFull};
 use crate::clock::AnyClock;
@@ -243,6 +244,15 @@ impl Store for Local {
     fn decide(&self, charge: Charge) -> Deciding {
         let local = self.clone();
         Deciding::new(move || local.rule(charge))
+    }
+
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
+    fn key_counts(&self, level: usize) -> Option<KeyCounts> {
+        let (_, table) = self.shared.levels.get(level)?;
+        Some(table.counts())
     }
 
     fn refund(&self, charge: Charge) {
