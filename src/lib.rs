@@ -49,6 +49,7 @@
 //! | one limit, for everybody or for each key | [`RateLimiter`], [`KeyedLimiter`]; [`Local`] without threads |
 //! | several limits, all of which must agree | [`Hierarchy`] |
 //! | a limit and a queue that know of each other | [`Gate`] |
+//! | limits or a queue before an HTTP or gRPC service | [`http::AdmissionLayer`], [`http::QueueLayer`], [`http::GateLayer`] |
 //! | to choose a limit | [`Requirements::recommend`], [`Policy`] |
 //! | to change rates, pause, look | [`queue::Control`], [`queue::Snapshot`] |
 //! | time under control, in tests | [`ManualClock`] |
@@ -58,7 +59,7 @@
 //! Each layer uses only those below it, and a test reads the sources to see that it does.
 //!
 //! ```text
-//!   rim      observe  config  sim  bin           metrics, the file, virtual time, the command
+//!   rim      observe  http  config  sim  bin     metrics, layers, the file, virtual time, the command
 //!   engine   queue  limiter  gate                what one awaits: locks briefly, wakes who is due
 //!   ground   clock  timer  sync  telemetry       time, sleeping, locks, publishing
 //!   machine  machine                             the whole queue as a state machine that is told the time
@@ -82,6 +83,9 @@
 //! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
 //! | `nats` | | the same on NATS JetStream |
 //! | `amqp` | | the same on RabbitMQ |
+//! | `tower` | | [`http`]: admission, a queue and both together as layers for any tower service |
+//! | `axum` | | the same for axum: refusals as responses, the handler's hold on its charge, route templates |
+//! | `tonic` | | the same for gRPC: refusals as statuses, the address of the connection |
 //! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
 //! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
 //!
@@ -95,6 +99,8 @@ pub mod config;
 mod decision;
 mod error;
 mod gate;
+#[cfg(feature = "tower")]
+pub mod http;
 mod key;
 mod ledger;
 mod limiter;

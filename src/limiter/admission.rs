@@ -1,6 +1,7 @@
 //! Limiters that stand alone, at a door.
 
 use std::hash::Hash;
+use std::sync::LazyLock;
 
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
@@ -17,18 +18,16 @@ impl Admission for RateLimiter {
     type Deciding = Deciding;
 
     fn charge(&self, (): &(), cost: u64) -> Charge {
-        Charge::new(cost, [(LIMIT, self.limit(), Key::from(()))])
+        Charge::new(cost, [(LIMIT.clone(), self.limit(), Key::from(()))])
     }
 
     fn admit(&self, charge: Charge) -> Deciding {
         let limiter = self.clone();
-        Deciding::new(move || {
-            let decision = match charge.keeps_half() {
-                true => limiter.check_keeping_half(charge.cost()),
-                false => limiter.check(charge.cost()),
-            };
-            Ruling::new(charge, [(LIMIT, decision)])
-        })
+        Deciding::new(move || limiter.rule(charge))
+    }
+
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -38,7 +37,17 @@ impl Admission for RateLimiter {
     }
 
     fn status(&self) -> Vec<LevelStatus> {
-        vec![LevelStatus::new(LIMIT, self.limit(), None)]
+        vec![LevelStatus::new(Arc::clone(&LIMIT), self.limit(), None)]
+    }
+}
+
+impl RateLimiter {
+    fn rule(&self, charge: Charge) -> Ruling {
+        let decision = match charge.keeps_half() {
+            true => self.check_keeping_half(charge.cost()),
+            false => self.check(charge.cost()),
+        };
+        Ruling::new(charge, [(LIMIT.clone(), decision)])
     }
 }
 
@@ -50,24 +59,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
 
     fn charge(&self, key: &K, cost: u64) -> Charge {
         let shown = Key::from(self.shared.table.hash(key));
-        let mut charge = Charge::new(cost, [(KEY, self.limit_of(key), shown)]);
+        let mut charge = Charge::new(cost, [(KEY.clone(), self.limit_of(key), shown)]);
         charge.payload = Some(Arc::new(key.clone()));
         charge
     }
 
     fn admit(&self, charge: Charge) -> Deciding {
         let limiter = self.clone();
-        Deciding::new(move || {
-            let decisions = key_of::<K>(&charge).map(|key| {
-                let keep = match charge.keeps_half() {
-                    true => Keep::Half,
-                    false => Keep::Nothing,
-                };
-                (KEY, limiter.check_keeping(key, charge.cost(), keep))
-            });
-            let decisions: Vec<_> = decisions.into_iter().collect();
-            Ruling::new(charge, decisions)
-        })
+        Deciding::new(move || limiter.rule(charge))
+    }
+
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -79,7 +82,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
     fn status(&self) -> Vec<LevelStatus> {
         let keys = self.shared.table.counts();
         let limit = self.shared.table.shared.limit();
-        vec![LevelStatus::new(KEY, limit, Some(keys))]
+        vec![LevelStatus::new(Arc::clone(&KEY), limit, Some(keys))]
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
+    fn rule(&self, charge: Charge) -> Ruling {
+        let decision = key_of::<K>(&charge).map(|key| {
+            let keep = match charge.keeps_half() {
+                true => Keep::Half,
+                false => Keep::Nothing,
+            };
+            (KEY.clone(), self.check_keeping(key, charge.cost(), keep))
+        });
+        Ruling::new(charge, decision)
     }
 }
 
@@ -88,5 +104,6 @@ fn key_of<K: 'static>(charge: &Charge) -> Option<&K> {
     charge.payload.as_ref()?.downcast_ref()
 }
 
-const LIMIT: &str = "limit";
-const KEY: &str = "key";
+/// Made once, so that a decision copies no name.
+static LIMIT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("limit"));
+static KEY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("key"));

@@ -245,6 +245,10 @@ impl Store for Local {
         Deciding::new(move || local.rule(charge))
     }
 
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
     fn key_counts(&self, level: usize) -> Option<KeyCounts> {
         let (_, table) = self.shared.levels.get(level)?;
         Some(table.counts())

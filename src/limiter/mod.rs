@@ -11,6 +11,10 @@ mod keyed_builder;
 mod keyed_line;
 mod line;
 mod local;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod reservation;
 mod ruling;
 mod shard;

@@ -24,6 +24,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Charges all levels, or none if one of them refuses.
     fn decide(&self, charge: Charge) -> Self::Deciding;
 
+    /// Does the same at once, where that needs no waiting.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for; so does a store that does not say otherwise.
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
+
     /// Gives a granted charge back. Never waits: a remote store sends it from a task.
     fn refund(&self, charge: Charge);
 
@@ -47,6 +55,14 @@ pub trait Admission: Clone + Send + Sync + 'static {
 
     /// Charges it, or refuses.
     fn admit(&self, charge: Charge) -> Self::Deciding;
+
+    /// Does the same at once, where that needs no waiting: a door then has no future to keep.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for.
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
 
     /// Gives a granted charge back. Never waits.
     fn give_back(&self, charge: Charge);
@@ -159,6 +175,21 @@ impl Charge {
     pub fn keep_half(mut self) -> Self {
         self.half = true;
         self
+    }
+
+    /// The same levels and keys, for another cost that was not charged yet.
+    #[cfg(feature = "tower")]
+    pub(crate) fn again(&self, cost: u64) -> Self {
+        Self {
+            cost,
+            at: None,
+            half: false,
+            levels: Arc::clone(&self.levels),
+            payload: self.payload.clone(),
+            beyond: 0,
+            #[cfg(feature = "metrics")]
+            mark: self.mark,
+        }
     }
 
     /// Number that a watcher gave it; 0 if none did.

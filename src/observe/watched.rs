@@ -230,7 +230,7 @@ fn count(meter: &Meter, endpoint: u32, ruling: &Ruling) {
         (false, true) if ruling.decisions().len() == 0 => Verdict::Exempt,
         (false, true) => Verdict::Allowed,
     };
-    let charge = ruling.charge_ref();
+    let charge = ruling.charged();
     // Decisions are in the order of the charge's levels, and a store that leaves one out leaves out its key.
     let all = charge.levels().len() == ruling.decisions().len();
     let levels = || {

@@ -1,0 +1,85 @@
+//! A service behind a layer.
+
+use std::fmt;
+use std::mem;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::EdgeBody;
+use super::future::EdgeFuture;
+use super::head::Head;
+use super::settings::Shared;
+use super::slow::Asked;
+use crate::limiter::Admission;
+use crate::sync::Arc;
+
+/// A service that requests reach through limits, a queue, or both; made by one of the layers.
+///
+/// Clones share limits and queue. Readiness is that of the inner service, whom nobody waits for in vain: the one that
+/// was readied is the one that is called, and on a refusal it is let go, with whatever it held ready. Behind a queue it
+/// is readied after the request's turn has come.
+pub struct EdgeService<S, A: Admission> {
+    inner: S,
+    shared: Arc<Shared<A>>,
+}
+
+impl<S, A: Admission> EdgeService<S, A> {
+    pub(super) const fn new(inner: S, shared: Arc<Shared<A>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The service behind it.
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, A, B, R> Service<Request<B>> for EdgeService<S, A>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    A: Admission,
+    R: Body<Data: From<String>>,
+{
+    type Response = Response<EdgeBody<R>>;
+    type Error = S::Error;
+    type Future = EdgeFuture<S, A, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        match self.shared.queue {
+            Some(_) => Poll::Ready(Ok(())),
+            None => self.inner.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        let fresh = self.inner.clone();
+        let service = match shared.queue {
+            Some(_) => (fresh, false),
+            None => (mem::replace(&mut self.inner, fresh), true),
+        };
+        let exempt = shared.is_exempt(&Head::of(&request));
+        let asked = Asked::new(shared, service, request);
+        EdgeFuture::new(if exempt { asked.exempt() } else { asked.open() })
+    }
+}
+
+impl<S: Clone, A: Admission> Clone for EdgeService<S, A> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S: fmt::Debug, A: Admission> fmt::Debug for EdgeService<S, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EdgeService")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
