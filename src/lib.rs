@@ -43,6 +43,7 @@
 //! | room first, the item later | [`Sender::reserve`](queue::Sender::reserve), [`Permit`](queue::Permit) |
 //! | cost, priority, tenant, deadline, cancellation of one job | [`Sender::offer`](queue::Sender::offer), [`Terms`](queue::Terms) |
 //! | to know how a job ended | [`Offer::track`](queue::Offer::track), [`Ticket`](queue::Ticket) |
+//! | jobs that survive crashes, and one rate for many processes | `redis::Queue`, feature `redis` |
 //! | consumers that retry, survive panics and shut down | [`Workers`](queue::workers::Workers) |
 //! | a rate and a bound for work that stays where it is | [`Turnstile`](queue::Turnstile) |
 //! | a stream slowed down to a rate | [`PacedExt::paced`] |
@@ -83,6 +84,7 @@
 //! | `serde` | | rates and limits in their text forms |
 //! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
 //! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
+//! | `redis` | | [`redis`]: a durable queue with one rate for a whole fleet, on Redis or Valkey |
 //! | `nats` | | the same on NATS JetStream |
 //! | `amqp` | | the same on RabbitMQ |
 //! | `tower` | | [`http`]: admission, a queue and both together as layers for any tower service |
@@ -112,6 +114,8 @@ pub mod observe;
 mod policy;
 pub mod queue;
 mod rate;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod refusal;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -21,14 +21,19 @@ pub(super) struct Speech {
 }
 
 impl Speech {
-    /// Whether anything is said on a response of this status that was let through.
-    pub(super) fn speaks_on(&self, status: StatusCode) -> bool {
+    /// Whether nothing is said but to those who are refused.
+    pub(super) fn is_quiet(&self) -> bool {
         let silent = |dialect: &HeaderDialect| {
             matches!(dialect, HeaderDialect::None | HeaderDialect::RetryAfterOnly)
         };
+        self.dialects.iter().all(silent)
+    }
+
+    /// Whether anything is said on a response of this status that was let through.
+    pub(super) fn speaks_on(&self, status: StatusCode) -> bool {
         status != StatusCode::SWITCHING_PROTOCOLS
             && (self.on_redirects || !status.is_redirection())
-            && !self.dialects.iter().all(silent)
+            && !self.is_quiet()
     }
 
     /// Adds the fields of a notice to those of a response.

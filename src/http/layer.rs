@@ -188,6 +188,12 @@ impl<A: Admission, L: Limited> LayerBuilder<A, L> {
         self
     }
 
+    /// Gives handlers no [`Admitted`](super::Admitted), which saves the record of what was charged. Default: they get it.
+    pub fn without_hold(mut self) -> Self {
+        self.edge().held = false;
+        self
+    }
+
     /// Requests that may wait at once in [`AdmissionMode::Wait`]; more are refused. Default 1,024.
     pub fn max_waiting(mut self, most: u64) -> Self {
         self.edge().most_waiting = most;
@@ -348,6 +354,7 @@ fn edge<A: Admission>(
         cost: None,
         strangers: RateLimiter::new(Rate::per_second(1).burst(5)),
         mode: AdmissionMode::default(),
+        held: true,
         clock: Box::new(TokioClock),
         most_waiting: 1024,
         waiting: AtomicU64::new(0),

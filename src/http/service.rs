@@ -11,8 +11,8 @@ use tower_service::Service;
 use super::body::EdgeBody;
 use super::future::EdgeFuture;
 use super::head::Head;
-use super::settings::Shared;
-use super::slow::Asked;
+use super::settings::{Asking, Shared};
+use super::slow::{self, Asked};
 use crate::limiter::Admission;
 use crate::sync::Arc;
 
@@ -55,15 +55,38 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
+        let shared = &*self.shared;
+        let head = Head::of(&request);
+        if shared.is_exempt(&head) {
+            return EdgeFuture::new(self.asked(request).exempt());
+        }
+        let (Some(edge), None) = (&shared.edge, &shared.queue) else {
+            return EdgeFuture::new(self.asked(request).open());
+        };
+        EdgeFuture::new(match edge.ask(&head, &shared.telling) {
+            // What passes at once takes no detour: the service that is ready is called where it is.
+            Asking::Spent => slow::served_unheld(&self.shared, &mut self.inner, request),
+            Asking::Ruled(payer, ruling) if ruling.is_granted() => {
+                slow::served(&self.shared, &mut self.inner, request, payer, ruling)
+            }
+            Asking::Ruled(payer, ruling) => self.asked(request).ruled(payer, ruling),
+            Asking::Decide(payer, charge) => self.asked(request).deciding(payer, charge),
+        })
+    }
+}
+
+impl<S: Clone, A: Admission> EdgeService<S, A> {
+    /// The request with a service of its own: the one that was readied, if one was.
+    fn asked<B>(&mut self, request: Request<B>) -> Asked<S, A, B>
+    where
+        S: Service<Request<B>>,
+    {
         let fresh = self.inner.clone();
-        let service = match shared.queue {
+        let service = match self.shared.queue {
             Some(_) => (fresh, false),
             None => (mem::replace(&mut self.inner, fresh), true),
         };
-        let exempt = shared.is_exempt(&Head::of(&request));
-        let asked = Asked::new(shared, service, request);
-        EdgeFuture::new(if exempt { asked.exempt() } else { asked.open() })
+        Asked::new(Arc::clone(&self.shared), service, request)
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) struct Edge<A: Admission> {
     /// What all those share of whom nobody knows who they are.
     pub(super) strangers: RateLimiter,
     pub(super) mode: AdmissionMode,
+    /// Whether handlers are given a hold on what was charged.
+    pub(super) held: bool,
     pub(super) clock: Box<dyn Clock>,
     pub(super) most_waiting: u64,
     pub(super) waiting: AtomicU64,
@@ -85,6 +87,15 @@ pub(super) struct Telling {
     pub(super) counters: Counters,
 }
 
+/// How far a request has come by being asked about once.
+pub(super) enum Asking {
+    /// Granted, and no record was kept.
+    Spent,
+    Ruled(Payer, Ruling),
+    /// It has to be waited for.
+    Decide(Payer, Charge),
+}
+
 /// Who was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payer {
@@ -103,18 +114,50 @@ impl<A: Admission> Edge<A> {
         self.cost.as_ref().map_or(1, |cost| cost(head))
     }
 
+    /// Works out who pays, and charges at once what can be charged at once.
+    pub(super) fn ask(&self, head: &Head<'_>, telling: &Telling) -> Asking {
+        let identity = (self.identify)(head);
+        if let (false, true, Ok(context)) = (self.held, telling.speech.is_quiet(), &identity) {
+            // Nobody will ask for a record of the charge, so a single limit keeps none.
+            let cost = self.cost(head);
+            match self.admission.spend_now(context, cost) {
+                Some(decision) if decision.is_granted() => return Asking::Spent,
+                Some(decision) => {
+                    let charge = self.admission.charge(context, cost);
+                    let level = charge.levels().next();
+                    let decision = level.map(|(name, ..)| (Arc::from(name), decision));
+                    let ruling = Ruling::new::<Arc<str>>(charge, decision);
+                    return Asking::Ruled(Payer::Caller, ruling);
+                }
+                None => {}
+            }
+        }
+        let (payer, charge) = self.charge_of(identity, head, &telling.counters);
+        match self.admit_now(payer, charge) {
+            Ok(ruling) => Asking::Ruled(payer, ruling),
+            Err(charge) => Asking::Decide(payer, charge),
+        }
+    }
+
     pub(super) fn charge(&self, head: &Head<'_>, counters: &Counters) -> (Payer, Charge) {
+        self.charge_of((self.identify)(head), head, counters)
+    }
+
+    fn charge_of(
+        &self,
+        identity: Result<A::Context, Unidentified>,
+        head: &Head<'_>,
+        counters: &Counters,
+    ) -> (Payer, Charge) {
         let cost = self.cost(head);
-        match (self.identify)(head) {
+        match identity {
             Ok(context) => (Payer::Caller, self.admission.charge(&context, cost)),
             Err(why) => {
                 counters.unidentified(why);
                 let limit = self.strangers.limit();
                 let level = (STRANGERS, limit, Key::from(()));
-                (
-                    Payer::Stranger,
-                    Charge::new(cost.min(limit.quota()), [level]),
-                )
+                let cost = cost.min(limit.quota());
+                (Payer::Stranger, Charge::new(cost, [level]))
             }
         }
     }

@@ -100,10 +100,11 @@ where
         if let Some(queue) = &shared.queue {
             let cost = shared.edge.as_ref().map_or(1, |edge| edge.cost(&head));
             let terms = queue.terms(&head, cost);
-            let hopeless = shared
-                .edge
-                .as_ref()
-                .and(queue.turnstile.refused_now(&terms));
+            // Without limits there is nothing to charge too early, and the queue refuses by itself.
+            let charged = shared.edge.is_some();
+            let hopeless = charged
+                .then(|| queue.turnstile.refused_now(&terms))
+                .flatten();
             if let Some(refusal) = hopeless {
                 return self.turned_away(&refusal);
             }
@@ -230,28 +231,16 @@ where
         let Self {
             shared,
             mut service,
-            mut request,
+            request,
             ..
         } = self;
-        let counters = &shared.telling.counters;
-        match pass.verdict {
-            Verdict::Allowed => counters.allowed.add(),
-            Verdict::Shadow => counters.shadow_rejected.add(),
-            Verdict::Degraded => counters.error_allowed.add(),
-            Verdict::Exempt => counters.exempt.add(),
-        }
         let granted = pass.paid.and_then(Paid::keep);
-        if let Some(granted) = &granted {
-            let admitted = Admitted::new(Arc::clone(granted));
-            request.extensions_mut().insert(admitted);
-        }
-        Stage::Calling {
-            future: service.call(request),
-            // A dry run says nothing, and a decision made without its store knows nothing.
-            told: granted.filter(|_| pass.verdict == Verdict::Allowed),
-            turn,
-            shared,
-        }
+        serve(
+            &shared,
+            &mut service,
+            request,
+            (pass.verdict, granted, turn),
+        )
     }
 
     fn refused(self, ruling: &Ruling) -> Stage<S, A, B> {
@@ -274,6 +263,78 @@ where
         Stage::Refused {
             response: Some(response),
         }
+    }
+}
+
+/// A request that limits have let through at once, given to the service that is ready.
+#[inline]
+pub(super) fn served<S, A, B>(
+    shared: &Arc<Shared<A>>,
+    service: &mut S,
+    request: Request<B>,
+    payer: Payer,
+    ruling: Ruling,
+) -> Stage<S, A, B>
+where
+    S: Service<Request<B>>,
+    A: Admission,
+{
+    let verdict = match ruling.is_degraded() {
+        true => Verdict::Degraded,
+        false => Verdict::Allowed,
+    };
+    let granted = Granted::new(ruling, payer, Arc::clone(shared));
+    serve(
+        shared,
+        service,
+        request,
+        (verdict, Some(Arc::new(granted)), None),
+    )
+}
+
+/// A request whose charge nobody keeps a record of.
+#[inline]
+pub(super) fn served_unheld<S, A, B>(
+    shared: &Arc<Shared<A>>,
+    service: &mut S,
+    request: Request<B>,
+) -> Stage<S, A, B>
+where
+    S: Service<Request<B>>,
+    A: Admission,
+{
+    serve(shared, service, request, (Verdict::Allowed, None, None))
+}
+
+#[inline]
+fn serve<S, A, B>(
+    shared: &Arc<Shared<A>>,
+    service: &mut S,
+    mut request: Request<B>,
+    (verdict, granted, turn): (Verdict, Option<Arc<Granted<A>>>, Option<Turn>),
+) -> Stage<S, A, B>
+where
+    S: Service<Request<B>>,
+    A: Admission,
+{
+    let counters = &shared.telling.counters;
+    match verdict {
+        Verdict::Allowed => counters.allowed.add(),
+        Verdict::Shadow => counters.shadow_rejected.add(),
+        Verdict::Degraded => counters.error_allowed.add(),
+        Verdict::Exempt => counters.exempt.add(),
+    }
+    let is_held = shared.edge.as_ref().is_some_and(|edge| edge.held);
+    if let Some(granted) = granted.as_ref().filter(|_| is_held) {
+        let admitted = Admitted::new(Arc::clone(granted));
+        request.extensions_mut().insert(admitted);
+    }
+    Stage::Calling {
+        future: service.call(request),
+        // A dry run says nothing, and a decision made without its store knows nothing.
+        told: granted.filter(|_| verdict == Verdict::Allowed),
+        turn,
+        shared: Arc::clone(shared),
     }
 }
 

@@ -1,14 +1,16 @@
 //! Limiters that stand alone, at a door.
 
+use std::any::Any;
 use std::hash::Hash;
 use std::sync::LazyLock;
 
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
-use super::shard::Keep;
+use super::state::Keep;
 use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::sync::Arc;
 
@@ -28,6 +30,10 @@ impl Admission for RateLimiter {
 
     fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
         Ok(self.rule(charge))
+    }
+
+    fn spend_now(&self, (): &(), cost: u64) -> Option<Decision> {
+        Some(self.check(cost))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -51,16 +57,21 @@ impl RateLimiter {
     }
 }
 
-/// The key is charged at the one level "key". The charge keeps the key itself; what its level shows in its place is the
-/// hash by which this limiter knows it.
+/// The key is charged at the one level "key". A [`Key`] is what its level shows; of a key of another type it shows the
+/// hash by which this limiter knows it, and the charge keeps the key itself.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K> {
     type Context = K;
     type Deciding = Deciding;
 
-    fn charge(&self, key: &K, cost: u64) -> Charge {
-        let shown = Key::from(self.shared.table.hash(key));
-        let mut charge = Charge::new(cost, [(KEY.clone(), self.limit_of(key), shown)]);
-        charge.payload = Some(Arc::new(key.clone()));
+    fn charge(&self, own: &K, cost: u64) -> Charge {
+        // A key of the crate's own kind is its own proof of itself.
+        if let Some(key) = (own as &dyn Any).downcast_ref::<Key>() {
+            let limit = self.limit_of(own);
+            return Charge::new(cost, [(KEY.clone(), limit, key.clone())]);
+        }
+        let shown = Key::from(self.shared.table.hash(own));
+        let mut charge = Charge::new(cost, [(KEY.clone(), self.limit_of(own), shown)]);
+        charge.payload = Some(Arc::new(own.clone()));
         charge
     }
 
@@ -71,6 +82,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
 
     fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
         Ok(self.rule(charge))
+    }
+
+    fn spend_now(&self, key: &K, cost: u64) -> Option<Decision> {
+        Some(self.check(key, cost))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -101,7 +116,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
 
 /// The key that a charge was made for; `None` if another limiter made it.
 fn key_of<K: 'static>(charge: &Charge) -> Option<&K> {
-    charge.payload.as_ref()?.downcast_ref()
+    match &charge.payload {
+        Some(payload) => payload.downcast_ref(),
+        None => {
+            let (_, _, key) = charge.levels().find(|(name, ..)| *name == &**KEY)?;
+            (key as &dyn Any).downcast_ref()
+        }
+    }
 }
 
 /// Made once, so that a decision copies no name.

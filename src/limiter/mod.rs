@@ -18,6 +18,7 @@ mod models;
 mod reservation;
 mod ruling;
 mod shard;
+mod state;
 mod status;
 mod store;
 mod table;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
 use super::status::{KeyCounts, LevelStatus};
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::policy::Limit;
 use crate::sync::Arc;
@@ -62,6 +63,14 @@ pub trait Admission: Clone + Send + Sync + 'static {
     /// The charge, untouched, if it has to be waited for.
     fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
         Err(charge)
+    }
+
+    /// Charges a cost at once and for good, keeping no record of it; only a limiter of a single level can.
+    ///
+    /// `None` if it cannot: then nothing was charged.
+    fn spend_now(&self, context: &Self::Context, cost: u64) -> Option<Decision> {
+        let _ = (context, cost);
+        None
     }
 
     /// Gives a granted charge back. Never waits.

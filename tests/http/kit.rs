@@ -88,3 +88,10 @@ pub(crate) fn list(headers: &HeaderMap, name: &str) -> Vec<(String, BTreeMap<Str
         })
         .collect()
 }
+
+/// A limiter that has nothing left, in time that stands still.
+pub(crate) fn drained(rate: sluicegate::TokenBucket) -> sluicegate::RateLimiter {
+    let limiter = sluicegate::RateLimiter::with_clock(rate, sluicegate::ManualClock::new());
+    assert!(limiter.check(limiter.limit().quota()).is_granted());
+    limiter
+}

@@ -1,21 +1,18 @@
 //! The layer as a tower middleware: readiness, sharing, modes, what a handler can do, stores that wait or fail.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use sluicegate::http::{AdmissionLayer, AdmissionMode, Admitted};
-use sluicegate::{
-    Admission, Charge, Decision, Key, ManualClock, Rate, RateLimiter, Ruling, Tick, Verdict,
-};
+use sluicegate::http::{AdmissionLayer, AdmissionMode, Admitted, Callers, HeaderDialect};
+use sluicegate::{Key, KeyedLimiter, ManualClock, Rate, RateLimiter};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::kit::{Body, field, from, ok, send, text};
+use crate::kit::{Body, field, from, ok, send};
+use crate::remote::Remote;
 
 /// A service with so many permits: `poll_ready` takes one and `call` uses it, else it panics.
 struct Permits {
@@ -83,78 +80,6 @@ fn limiter(burst: u64) -> (RateLimiter, ManualClock) {
         RateLimiter::with_clock(Rate::per_second(10).burst(burst), clock.clone()),
         clock,
     )
-}
-
-/// An admission that decides when it is told to, as a remote store does.
-#[derive(Clone)]
-struct Remote {
-    limiter: RateLimiter,
-    open: Arc<AtomicBool>,
-    down: Option<bool>,
-    given_back: Arc<AtomicU64>,
-}
-
-impl Remote {
-    fn new(burst: u64) -> Self {
-        let (limiter, _) = limiter(burst);
-        let open = Arc::new(AtomicBool::new(true));
-        Self {
-            limiter,
-            open,
-            down: None,
-            given_back: Arc::default(),
-        }
-    }
-}
-
-impl Admission for Remote {
-    type Context = ();
-    type Deciding = Pin<Box<dyn Future<Output = Ruling> + Send>>;
-
-    fn charge(&self, (): &(), cost: u64) -> Charge {
-        Charge::new(cost, [("remote", self.limiter.limit(), Key::from(()))])
-    }
-
-    fn admit(&self, charge: Charge) -> Self::Deciding {
-        let remote = self.clone();
-        Box::pin(async move {
-            poll_fn(|_| {
-                if remote.open.load(Ordering::SeqCst) {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            })
-            .await;
-            match remote.down {
-                None => Ruling::new(
-                    charge.clone(),
-                    [("remote", remote.limiter.check(charge.cost()))],
-                ),
-                Some(passes) => {
-                    let retry_after = Duration::from_millis(1500);
-                    let verdict = if passes {
-                        Verdict::Granted
-                    } else {
-                        Verdict::Refused { retry_after }
-                    };
-                    let decision = Decision {
-                        at: Tick::ZERO,
-                        verdict,
-                        limit: 1,
-                        remaining: 0,
-                        next_unit_in: retry_after,
-                        reset_after: retry_after,
-                    };
-                    Ruling::new(charge, [("remote", decision)]).degraded()
-                }
-            }
-        })
-    }
-
-    fn give_back(&self, charge: Charge) {
-        self.given_back.fetch_add(charge.cost(), Ordering::SeqCst);
-    }
 }
 
 /// Case 25: the readied service is the one that is called, on every path.
@@ -375,72 +300,6 @@ async fn a_handler_can_charge_more_and_give_back() {
     assert_eq!((ask("9").await, limiter.peek(0).remaining), (413, 4));
 }
 
-#[tokio::test]
-async fn a_store_that_waits_is_waited_for_and_a_client_that_leaves_is_not() {
-    let remote = Remote::new(2);
-    let layer = AdmissionLayer::builder(remote.clone(), |_| Ok(()))
-        .build()
-        .unwrap();
-    remote.open.store(false, Ordering::SeqCst);
-    let service = layer.layer(tower::service_fn(ok));
-    let mut asked = Box::pin(service.clone().oneshot(from("192.0.2.1")));
-    assert!(futures_util::poll!(&mut asked).is_pending());
-    let mut leaves = Box::pin(service.clone().oneshot(from("192.0.2.1")));
-    assert!(futures_util::poll!(&mut leaves).is_pending());
-    drop(leaves);
-    remote.open.store(true, Ordering::SeqCst);
-    let response = asked.await.unwrap();
-    assert_eq!(response.status(), 200);
-    assert_eq!(
-        field(response.headers(), "ratelimit"),
-        Some("\"remote\";r=1;t=1")
-    );
-    assert_eq!(
-        service
-            .clone()
-            .oneshot(from("192.0.2.1"))
-            .await
-            .unwrap()
-            .status(),
-        200
-    );
-    assert_eq!(
-        service.oneshot(from("192.0.2.1")).await.unwrap().status(),
-        429
-    );
-}
-
-/// B12: a store error escapes unhandled.
-#[tokio::test]
-async fn a_store_that_is_down_is_no_500() {
-    let open = Remote {
-        down: Some(true),
-        ..Remote::new(1)
-    };
-    let layer = AdmissionLayer::builder(open, |_| Ok(())).build().unwrap();
-    let passed = send(&layer, from("192.0.2.1")).await;
-    assert_eq!(passed.status(), 200);
-    assert_eq!(
-        field(passed.headers(), "ratelimit"),
-        None,
-        "nobody knows how it stands"
-    );
-    assert_eq!(layer.counts().error_allowed, 1);
-
-    let closed = Remote {
-        down: Some(false),
-        ..Remote::new(1)
-    };
-    let layer = AdmissionLayer::builder(closed, |_| Ok(())).build().unwrap();
-    let refused = send(&layer, from("192.0.2.1")).await;
-    assert_eq!(refused.status(), 503);
-    assert_eq!(field(refused.headers(), "retry-after"), Some("2"));
-    assert_eq!(field(refused.headers(), "ratelimit"), None);
-    assert!(text(refused).await.contains("limiter-unavailable"));
-    let counts = layer.counts();
-    assert_eq!((counts.error_rejected, counts.rejected), (1, 0));
-}
-
 /// Case 20, B12: the clock jumps between decision and encoding, and every field is still of one instant.
 #[tokio::test]
 async fn headers_come_from_the_decision() {
@@ -492,5 +351,59 @@ async fn a_layer_over_watched_limits_is_told_of_by_route() {
             verdicts.rejected
         ),
         ("GET", 2, 3)
+    );
+}
+
+#[tokio::test]
+async fn without_a_hold_everything_else_is_the_same() {
+    let quiet = [HeaderDialect::RetryAfterOnly];
+    let limits = || {
+        let limiter = KeyedLimiter::<Key>::builder(Rate::per_minute(1).burst(2));
+        limiter.clock(ManualClock::new()).build().unwrap()
+    };
+    let handler = |request: Request<Body>| async move {
+        assert!(request.extensions().get::<Admitted>().is_none());
+        ok(request).await
+    };
+    for dialects in [&quiet[..], &[HeaderDialect::ListDraft]] {
+        let layer = AdmissionLayer::builder(limits(), Callers::by_peer().addresses())
+            .headers(dialects.iter().copied())
+            .without_hold()
+            .exact_retry_after()
+            .build()
+            .unwrap();
+        let service = layer.layer(tower::service_fn(handler));
+        let mut statuses = Vec::new();
+        for peer in ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"] {
+            let response = service.clone().oneshot(from(peer)).await.unwrap();
+            let seconds = field(response.headers(), "retry-after").map(str::to_owned);
+            statuses.push((response.status().as_u16(), seconds));
+        }
+        let refused = (429, Some("60".to_owned()));
+        assert_eq!(statuses, [(200, None), (200, None), refused, (200, None)]);
+        let unknown = service
+            .clone()
+            .oneshot(Request::new(Body::default()))
+            .await
+            .unwrap();
+        assert_eq!(unknown.status(), 200);
+        let counts = layer.counts();
+        assert_eq!(
+            (counts.allowed, counts.rejected, counts.unidentified),
+            (4, 1, 1)
+        );
+    }
+    let layer = AdmissionLayer::builder(limits(), Callers::by_peer().addresses())
+        .headers(quiet)
+        .mode(AdmissionMode::DryRun)
+        .without_hold()
+        .build()
+        .unwrap();
+    for _ in 0..3 {
+        assert_eq!(send(&layer, from("192.0.2.1")).await.status(), 200);
+    }
+    assert_eq!(
+        (layer.counts().allowed, layer.counts().shadow_rejected),
+        (2, 1)
     );
 }

@@ -2,7 +2,14 @@
 
 mod kit;
 
+mod dialects;
+#[path = "../../examples/support/echo.rs"]
+mod echo;
 mod fields;
+mod grpc;
 mod keys;
 mod layer;
+mod queue;
+mod remote;
+mod servers;
 mod worked;
