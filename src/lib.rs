@@ -79,11 +79,16 @@
 //! | `quanta` | | [`FastClock`]: a clock that reads the processor's time stamp counter |
 //! | `serde` | | rates and limits in their text forms |
 //! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
+//! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
+//! | `nats` | | the same on NATS JetStream |
+//! | `amqp` | | the same on RabbitMQ |
 //! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
 //! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
 //!
 //! The core itself has no switch: features only add.
 
+#[cfg(feature = "broker")]
+pub mod broker;
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
