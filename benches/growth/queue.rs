@@ -187,11 +187,13 @@ fn evictions() {
     }
 }
 
+type Send = fn(&Sender<u64>, u64);
+
 fn memory() {
     const JOBS: u64 = 100_000;
     println!("| job | bytes beyond the item | allocations of send + recv + ack |");
     println!("|---|---|---|");
-    let kinds: [(&str, fn(&Sender<u64>, u64)); 4] = [
+    let kinds: [(&str, Send); 4] = [
         ("plain", |tx, job| {
             tx.try_send(job).expect("there is room");
         }),
