@@ -118,7 +118,7 @@ impl<T> std::ops::Deref for Apart<T> {
 /// What a static may hold, or a closure may touch that runs under a lock of somebody else: std's types in every build,
 /// never modelled.
 pub(crate) mod process {
-    use std::sync::PoisonError;
+    use std::sync::{PoisonError, TryLockError};
 
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use std::sync::{Condvar, MutexGuard};
@@ -134,6 +134,15 @@ pub(crate) mod process {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// Takes the lock if nobody holds it.
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            match self.0.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            }
         }
     }
 }

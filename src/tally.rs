@@ -101,6 +101,9 @@ pub(crate) struct Histogram {
     pub(crate) buckets: [Bucket; BOUNDS + 1],
 }
 
+/// Counts of the buckets of a [`Histogram`].
+pub(crate) type Buckets = [u64; BOUNDS + 1];
+
 /// One bucket of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
@@ -110,6 +113,11 @@ pub(crate) struct Bucket {
 }
 
 impl Histogram {
+    /// Nothing observed.
+    pub(crate) const EMPTY: Self = Self {
+        buckets: [Bucket { count: 0, sum: 0 }; BOUNDS + 1],
+    };
+
     /// Adds a time in flight.
     #[inline]
     pub(crate) fn took(&mut self, time: Duration) {
@@ -117,7 +125,7 @@ impl Histogram {
     }
 
     #[inline]
-    fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
+    pub(crate) fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
         // Of a queue that keeps up, nearly every value is in the first one.
         let bucket = if value <= bounds[0] {
             0
@@ -129,12 +137,17 @@ impl Histogram {
         bucket.sum += u128::from(value);
     }
 
+    /// Values in each bucket.
+    pub(crate) fn counts(&self) -> Buckets {
+        self.buckets.map(|bucket| bucket.count)
+    }
+
     /// Values in it.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.count).sum()
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
             mine.count += theirs.count;
             mine.sum += theirs.sum;
@@ -177,6 +190,22 @@ pub(crate) const WORK: [u64; BOUNDS] = [
     5 * S,
     10 * S,
     30 * S,
+];
+/// Upper bounds of the buckets of the waits that limiters advise, in nanoseconds.
+pub(crate) const RETRIES: [u64; BOUNDS] = [
+    100 * MS,
+    250 * MS,
+    500 * MS,
+    S,
+    2 * S,
+    5 * S,
+    10 * S,
+    30 * S,
+    60 * S,
+    300 * S,
+    600 * S,
+    1_800 * S,
+    3_600 * S,
 ];
 /// Upper bounds of the buckets of depths, in cost.
 pub(crate) const DEPTHS: [u64; BOUNDS] =

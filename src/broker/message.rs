@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-/// Payload, headers and the publisher's own name for it.
+/// Payload, headers and the publisher's own name for it. Clones share them.
 ///
 /// # Examples
 /// ```
@@ -15,9 +16,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    payload: Vec<u8>,
-    id: Option<String>,
-    headers: BTreeMap<String, String>,
+    payload: Arc<Vec<u8>>,
+    id: Option<Arc<str>>,
+    headers: Arc<BTreeMap<String, String>>,
 }
 
 impl Message {
@@ -25,7 +26,7 @@ impl Message {
     #[must_use]
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
-            payload: payload.into(),
+            payload: Arc::new(payload.into()),
             ..Self::default()
         }
     }
@@ -33,7 +34,7 @@ impl Message {
     /// Names it, so that publishing it again after an unknown outcome is recognised by brokers that can
     /// ([`Capability::Deduplication`](super::Capability::Deduplication)), and by consumers everywhere.
     #[must_use]
-    pub fn id(mut self, id: impl Into<String>) -> Self {
+    pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.id = Some(id.into());
         self
     }
@@ -44,7 +45,7 @@ impl Message {
     /// with `sluicegate-` is written by this crate.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.insert(name.into(), value.into());
+        Arc::make_mut(&mut self.headers).insert(name.into(), value.into());
         self
     }
 
@@ -57,7 +58,7 @@ impl Message {
     /// The payload alone.
     #[must_use]
     pub fn into_payload(self) -> Vec<u8> {
-        self.payload
+        Arc::unwrap_or_clone(self.payload)
     }
 
     /// The name it was given.

@@ -69,6 +69,9 @@ pub(crate) struct Machine<P> {
     /// When work last began to be possible: a first ready job, or a resumption.
     pub(super) busy_since: Tick,
     told: Pressure,
+    /// When that state began; only who measures asks.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
+    told_at: Tick,
 }
 
 impl<P> Machine<P> {
@@ -102,6 +105,7 @@ impl<P> Machine<P> {
             last_departure: None,
             busy_since: now,
             told: Pressure::Healthy,
+            told_at: now,
             settings,
         };
         let rule = machine.settings.when_full;
@@ -161,6 +165,12 @@ impl<P> Machine<P> {
 
     pub(crate) fn pressure(&self) -> Pressure {
         self.ladder.state()
+    }
+
+    /// When the state of the ladder became what it is.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn pressure_since(&self) -> Tick {
+        self.told_at
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -339,6 +349,7 @@ impl<P> Machine<P> {
         let state = self.ladder.state();
         if state != self.told {
             self.told = state;
+            self.told_at = self.now;
             fx.pressure = Some(state);
         }
         self.debug_invariants();

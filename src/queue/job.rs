@@ -236,6 +236,22 @@ impl<T> Job<T> {
             .step(|state, now, _| state.machine.settle_cost(now, run, actual));
     }
 
+    /// The job failed for good; hands out its item, of which the queue keeps no letter.
+    #[cfg(feature = "broker")]
+    pub(crate) fn into_inner_failed(mut self) -> T {
+        let Parcel { item, extras } = self.take();
+        let run = self.run.clone();
+        self.core.step(|state, now, after| {
+            state
+                .machine
+                .settle(now, run, Settled::Failed, &mut after.fx);
+        });
+        if let Some(mut extras) = extras {
+            extras.end(Ending::Failed);
+        }
+        item
+    }
+
     fn put_back(mut self, delay: Duration, counts: bool) {
         let parcel = self.take();
         let run = self.run.clone();
