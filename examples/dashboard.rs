@@ -57,7 +57,7 @@ async fn call(
             if !edge.check(&Call { tenant, route }, 1).is_granted() {
                 continue;
             }
-            let priority = if number % 10 == 0 {
+            let priority = if number.is_multiple_of(10) {
                 Priority::High
             } else {
                 Priority::Normal

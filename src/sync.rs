@@ -38,6 +38,28 @@ impl<T> Mutex<T> {
     /// Waits for the lock; poison is ignored. Never held across an await, nor while foreign code runs.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        match self.try_lock() {
+            Some(guard) => guard,
+            None => self.wait(),
+        }
+    }
+
+    /// Stays away for longer and longer before it sleeps.
+    ///
+    /// What the lock guards moves to this core's caches with it, which takes longer than most of what is done under it.
+    /// So whoever holds it had better do several things in a row: a thread that has to wait looks again after a while,
+    /// not at once.
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        #[cfg(not(sluicegate_loom))]
+        for pauses in BACK_OFF {
+            for _ in 0..pauses {
+                std::hint::spin_loop();
+            }
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+        }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,6 +82,10 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Pauses before each look at a lock that was held: together a few microseconds, less than a sleep and its wake-up take.
+#[cfg(not(sluicegate_loom))]
+const BACK_OFF: [u32; 2] = [64, 128];
+
 impl<T: Default> Default for Mutex<T> {
     fn default() -> Self {
         Self::new(T::default())
@@ -70,6 +96,22 @@ impl<T: Default> Default for Mutex<T> {
 impl<T> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad("Mutex { .. }")
+    }
+}
+
+/// Keeps what is written apart, in the memory of a processor's caches, from its neighbours that are only read.
+///
+/// Two lines of 64 bytes, as they are fetched in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use crate::refusal::Reason;
+use crate::tick::nanos;
 
 /// Counts of one queue beside its ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +56,12 @@ impl Tally {
         self.refused[reason as usize] += 1;
     }
 
+    #[inline]
     pub(crate) fn arrive(&mut self, depth: u64) {
         self.depth.observe(&DEPTHS, depth);
     }
 
+    #[inline]
     pub(crate) fn depart(&mut self, waited: Duration) {
         self.departed += 1;
         self.drained.observe(&WAITS, nanos(waited));
@@ -69,7 +72,12 @@ impl Tally {
     }
 
     pub(crate) fn process(&mut self, how: Processed, took: Duration) {
-        self.processing[how as usize].observe(&WORK, nanos(took));
+        self.processing[how as usize].took(took);
+    }
+
+    /// Adds jobs that were done well, by their times in flight.
+    pub(crate) fn add_done(&mut self, took: &Histogram) {
+        self.processing[Processed::Ok as usize].add(took);
     }
 
     /// Adds the counts of another queue.
@@ -110,8 +118,21 @@ impl Histogram {
         buckets: [Bucket { count: 0, sum: 0 }; BOUNDS + 1],
     };
 
+    /// Adds a time in flight.
+    #[inline]
+    pub(crate) fn took(&mut self, time: Duration) {
+        self.observe(&WORK, nanos(time));
+    }
+
+    #[inline]
     pub(crate) fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
-        let bucket = &mut self.buckets[bounds.partition_point(|bound| *bound < value)];
+        // Of a queue that keeps up, nearly every value is in the first one.
+        let bucket = if value <= bounds[0] {
+            0
+        } else {
+            bounds.partition_point(|bound| *bound < value)
+        };
+        let bucket = &mut self.buckets[bucket];
         bucket.count += 1;
         bucket.sum += u128::from(value);
     }
@@ -132,10 +153,6 @@ impl Histogram {
             mine.sum += theirs.sum;
         }
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const BOUNDS: usize = 13;

@@ -28,6 +28,7 @@ impl Priority {
     /// All of them, least urgent first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
 
+    #[inline]
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

@@ -3,6 +3,7 @@
 mod calls;
 mod checks;
 mod gauge;
+mod layers;
 mod pacing;
 mod place;
 mod precise;
@@ -17,6 +18,7 @@ fn main() {
         checks::rows(),
         queues::rows(),
         calls::rows(),
+        layers::rows(),
         pacing::rows(),
         precise::rows(),
     ]

@@ -1,9 +1,12 @@
 //! What is published, and what is handed out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-/// Payload, headers and the publisher's own name for it.
+/// Payload, headers and the publisher's own name for it. Clones share them.
 ///
 /// # Examples
 /// ```
@@ -15,9 +18,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    payload: Vec<u8>,
-    id: Option<String>,
-    headers: BTreeMap<String, String>,
+    payload: Arc<Vec<u8>>,
+    id: Option<Arc<str>>,
+    headers: Arc<BTreeMap<String, String>>,
 }
 
 impl Message {
@@ -25,7 +28,7 @@ impl Message {
     #[must_use]
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
-            payload: payload.into(),
+            payload: Arc::new(payload.into()),
             ..Self::default()
         }
     }
@@ -33,7 +36,7 @@ impl Message {
     /// Names it, so that publishing it again after an unknown outcome is recognised by brokers that can
     /// ([`Capability::Deduplication`](super::Capability::Deduplication)), and by consumers everywhere.
     #[must_use]
-    pub fn id(mut self, id: impl Into<String>) -> Self {
+    pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.id = Some(id.into());
         self
     }
@@ -44,7 +47,7 @@ impl Message {
     /// with `sluicegate-` is written by this crate.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.insert(name.into(), value.into());
+        Arc::make_mut(&mut self.headers).insert(name.into(), value.into());
         self
     }
 
@@ -57,13 +60,24 @@ impl Message {
     /// The payload alone.
     #[must_use]
     pub fn into_payload(self) -> Vec<u8> {
-        self.payload
+        Arc::unwrap_or_clone(self.payload)
     }
 
     /// The name it was given.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// What a broker is to know it by when it looks for doubles: its name, and for one that comes back from the dead
+    /// letters also which of them it was, so that publishing it once more is not taken for a double.
+    #[must_use]
+    pub fn dedup_key(&self) -> Option<Cow<'_, str>> {
+        let name = self.name()?;
+        Some(match self.header_value(DEAD_LETTER) {
+            None => Cow::Borrowed(name),
+            Some(letter) => Cow::Owned(format!("{name}#{letter}")),
+        })
     }
 
     /// Value of one header.
@@ -79,8 +93,8 @@ impl Message {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The message as it is put among the dead letters: with the headers [`DEAD_REASON`] and [`DEAD_DELIVERIES`], and
-    /// [`DEAD_FROM`], the place it comes from.
+    /// The message as it is put among the dead letters: with the headers [`DEAD_REASON`] and [`DEAD_DELIVERIES`],
+    /// [`DEAD_FROM`], the place it comes from, and [`DEAD_LETTER`], a name of its own.
     #[must_use]
     pub fn as_dead_letter(&self, from: &str, why: &str, deliveries: u32) -> Self {
         let why: String = why
@@ -92,6 +106,10 @@ impl Message {
             .header(DEAD_REASON, why)
             .header(DEAD_DELIVERIES, deliveries.to_string())
             .header(DEAD_FROM, from)
+            .header(
+                DEAD_LETTER,
+                format!("{:016x}", RandomState::new().hash_one(())),
+            )
     }
 }
 
@@ -111,6 +129,9 @@ pub const DEAD_REASON: &str = "sluicegate-dead-reason";
 pub const DEAD_DELIVERIES: &str = "sluicegate-dead-deliveries";
 /// Header of a dead letter: queue or stream from which it was taken.
 pub const DEAD_FROM: &str = "sluicegate-dead-from";
+
+/// Header of a dead letter: which one it is.
+pub const DEAD_LETTER: &str = "sluicegate-dead-letter";
 
 /// Characters of a reason that are kept: brokers bound their headers.
 const LONGEST_REASON: usize = 1_000;

@@ -167,6 +167,10 @@ impl<C: 'static, S: Store> Admission for Hierarchy<C, S> {
         self.store.decide(charge)
     }
 
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        self.store.decide_now(charge)
+    }
+
     fn give_back(&self, charge: Charge) {
         self.store.refund(charge);
     }

@@ -11,9 +11,12 @@ mod keyed_builder;
 mod keyed_line;
 mod line;
 mod local;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod reservation;
 mod ruling;
 mod shard;
+mod state;
 mod status;
 mod store;
 mod table;

@@ -67,8 +67,8 @@ impl Ruling {
     }
 
     /// The charge, where it lies.
-    #[cfg(feature = "metrics")]
-    pub(crate) const fn charge_ref(&self) -> &Charge {
+    #[cfg(any(feature = "metrics", feature = "tower"))]
+    pub(crate) const fn charged(&self) -> &Charge {
         &self.charge
     }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
 use super::status::{KeyCounts, LevelStatus};
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::policy::Limit;
 use crate::sync::Arc;
@@ -23,6 +24,14 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Charges all levels, or none if one of them refuses.
     fn decide(&self, charge: Charge) -> Self::Deciding;
+
+    /// Does the same at once, where that needs no waiting.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for; so does a store that does not say otherwise.
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
 
     /// Gives a granted charge back. Never waits: a remote store sends it from a task.
     fn refund(&self, charge: Charge);
@@ -48,6 +57,22 @@ pub trait Admission: Clone + Send + Sync + 'static {
     /// Charges it, or refuses.
     fn admit(&self, charge: Charge) -> Self::Deciding;
 
+    /// Does the same at once, where that needs no waiting: a door then has no future to keep.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for.
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
+
+    /// Charges a cost at once and for good, keeping no record of it; only a limiter of a single level can.
+    ///
+    /// `None` if it cannot: then nothing was charged.
+    fn spend_now(&self, context: &Self::Context, cost: u64) -> Option<Decision> {
+        let _ = (context, cost);
+        None
+    }
+
     /// Gives a granted charge back. Never waits.
     fn give_back(&self, charge: Charge);
 
@@ -65,7 +90,10 @@ pub trait Immediate: Admission {
 
 impl<A: Admission<Deciding = Deciding>> Immediate for A {
     fn rule(&self, charge: Charge) -> Ruling {
-        self.admit(charge).now()
+        match self.admit_now(charge) {
+            Ok(ruling) => ruling,
+            Err(charge) => self.admit(charge).now(),
+        }
     }
 }
 
@@ -159,6 +187,21 @@ impl Charge {
     pub fn keep_half(mut self) -> Self {
         self.half = true;
         self
+    }
+
+    /// The same levels and keys, for another cost that was not charged yet.
+    #[cfg(feature = "tower")]
+    pub(crate) fn again(&self, cost: u64) -> Self {
+        Self {
+            cost,
+            at: None,
+            half: false,
+            levels: Arc::clone(&self.levels),
+            payload: self.payload.clone(),
+            beyond: 0,
+            #[cfg(feature = "metrics")]
+            mark: self.mark,
+        }
     }
 
     /// Number that a watcher gave it; 0 if none did.

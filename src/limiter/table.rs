@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::time::Duration;
 
 use super::account::Account;
-use super::shard::{Forgotten, Keep, Shard, peek};
+use super::shard::{Forgotten, Shard};
+use super::state::{Keep, peek};
 use super::status::KeyCounts;
 use crate::decision::{Decision, Verdict};
 use crate::policy::{Limit, Policy};

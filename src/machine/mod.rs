@@ -14,19 +14,21 @@
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
 //! - [`departures`] places that are used, jobs that leave
-//! - [`settling`] jobs that end or come back
+//! - [`settling`] jobs that end or come back, [`acks`] those that are simply done
 //! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
-//! - [`upkeep`] what happens by time alone
+//! - [`upkeep`] what happens by time alone, [`expiries`] among it
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
 //! - [`health`] whether work flows
 //! - [`estimate`] waits and the time to retry
 
+mod acks;
 mod budget;
 mod control;
 mod departures;
 mod door;
 mod estimate;
+mod expiries;
 mod flow;
 mod health;
 mod held;
@@ -48,6 +50,7 @@ mod victims;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acks::Acks;
 pub(crate) use outcome::{
     Ask, Collected, Effects, Gone, InFlight, JobKey, NotTaken, Offered, Place, Queued, Settled,
     Taken, WaiterKey,

@@ -149,6 +149,13 @@ where
         }
     }
 
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        let endpoint = charge.mark();
+        let ruling = self.inner.admit_now(charge)?;
+        count(&self.meter, endpoint, &ruling);
+        Ok(ruling)
+    }
+
     fn give_back(&self, charge: Charge) {
         if charge.at().is_some() {
             let names = charge.levels().map(|(name, ..)| name);
@@ -230,7 +237,7 @@ fn count(meter: &Meter, endpoint: u32, ruling: &Ruling) {
         (false, true) if ruling.decisions().len() == 0 => Verdict::Exempt,
         (false, true) => Verdict::Allowed,
     };
-    let charge = ruling.charge_ref();
+    let charge = ruling.charged();
     // Decisions are in the order of the charge's levels, and a store that leaves one out leaves out its key.
     let all = charge.levels().len() == ruling.decisions().len();
     let levels = || {

@@ -7,7 +7,8 @@ use super::after::After;
 use super::dead_letters::DeadLetter;
 use super::desk::Desk;
 use super::journal::Journal;
-use super::parcel::Parcel;
+use super::parcel::{Extras, Parcel};
+use super::terms::Asks;
 use super::watch::{NewWatch, Subject};
 use crate::machine::{Gone, JobKey, Machine, NotTaken, Place, Queued, Spec, Taken, WaiterKey};
 use crate::tick::Tick;
@@ -28,6 +29,8 @@ pub(crate) struct State<T> {
     pub(crate) drains: usize,
     pub(crate) returned: Vec<DeadLetter<T>>,
     pub(crate) phase: Phase,
+    /// Whether acknowledgements were last said to be counted aside.
+    pub(crate) acks_wait: bool,
     pub(crate) journal: Journal,
     /// Sequence of the states of pressure, so that publishing them late does no harm.
     pub(crate) sequence: u64,
@@ -79,6 +82,24 @@ impl<T> State<T> {
         queued
     }
 
+    /// As [`put`](Self::put), of a parcel that was made on these terms.
+    #[inline]
+    pub(crate) fn put_on(
+        &mut self,
+        terms: &impl Asks,
+        now: Tick,
+        place: Place,
+        mut parcel: Parcel<T>,
+        after: &mut After<T>,
+    ) -> Queued {
+        if let (None, Some(terms)) = (&parcel.extras, terms.terms())
+            && self.machine.tenant_of(place.owner).is_none()
+        {
+            parcel.extras = Extras::of_tenant(terms);
+        }
+        self.put(now, place, parcel, after)
+    }
+
     /// Has the token of a queued job watched, if it has one; takes the job out at once if the token has fired.
     pub(crate) fn watch_job(&mut self, now: Tick, key: JobKey, after: &mut After<T>) {
         let extras = self
@@ -120,10 +141,13 @@ impl<T> State<T> {
         if !self.has_tokens {
             return;
         }
-        self.machine.advance(now, &mut after.fx);
-        while let Some(key) = self.machine.next_job()
-            && self.is_cancelled(key)
-        {
+        loop {
+            // What is too old goes first, or it would hide a job whose token has fired.
+            self.machine.skip_stale(now, &mut after.fx);
+            let next = self.machine.next_job();
+            let Some(key) = next.filter(|key| self.is_cancelled(*key)) else {
+                return;
+            };
             self.machine.cancel_job(now, key, &mut after.fx);
         }
     }
@@ -132,6 +156,18 @@ impl<T> State<T> {
         self.machine
             .payload_mut(key)
             .is_some_and(|parcel| parcel.is_cancelled())
+    }
+
+    /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let soonest = self.machine.soonest();
+        !self.machine.is_closed()
+            && self.acks_wait == self.machine.lets_acks_wait()
+            && self.desk.is_deserted()
+            && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
+            && self.driver.watches.is_empty()
+            && !Journal::is_on()
     }
 
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
@@ -151,7 +187,7 @@ impl<T> State<T> {
             after.rare().news = news;
         }
         self.arm(after);
-        if let Some(pressure) = after.fx.pressure {
+        if let Some(pressure) = after.fx.pressure.take() {
             self.sequence += 1;
             after.publish = Some((self.sequence, pressure));
         }

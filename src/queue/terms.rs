@@ -124,6 +124,10 @@ impl Terms {
         self.run_estimate.is_none() && self.token.is_none()
     }
 
+    pub(crate) const fn has_tenant(&self) -> bool {
+        self.tenant.is_some()
+    }
+
     /// Whether a job on these terms has something to keep beside what the machine keeps of every job.
     pub(crate) const fn is_kept(&self) -> bool {
         !self.is_plain() || self.tenant.is_some()
@@ -143,6 +147,65 @@ impl Terms {
         self.token
             .as_ref()
             .is_some_and(CancellationToken::is_cancelled)
+    }
+}
+
+/// What an offer goes by: terms, or none. Nearly all offers have none, and carry nothing about for it.
+pub(crate) trait Asks {
+    /// See [`Terms::ask`].
+    fn ask(&self, now: Tick, spec: &Spec) -> Ask;
+
+    /// See [`Terms::token`].
+    fn token(&self) -> Option<&CancellationToken>;
+
+    /// See [`Terms::is_cancelled`].
+    fn is_cancelled(&self) -> bool;
+
+    /// The terms, if there are any.
+    fn terms(&self) -> Option<&Terms>;
+}
+
+impl Asks for Terms {
+    fn ask(&self, now: Tick, spec: &Spec) -> Ask {
+        Self::ask(self, now, spec)
+    }
+
+    fn token(&self) -> Option<&CancellationToken> {
+        Self::token(self)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        Self::is_cancelled(self)
+    }
+
+    fn terms(&self) -> Option<&Terms> {
+        Some(self)
+    }
+}
+
+/// No terms: what [`Terms::new`] says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain;
+
+impl Asks for Plain {
+    #[inline]
+    fn ask(&self, _: Tick, _: &Spec) -> Ask {
+        Ask::default()
+    }
+
+    #[inline]
+    fn token(&self) -> Option<&CancellationToken> {
+        None
+    }
+
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn terms(&self) -> Option<&Terms> {
+        None
     }
 }
 

@@ -1,0 +1,33 @@
+//! Limits and queues shared on Redis, each test with a server of its own.
+
+#[path = "../broker/conformance.rs"]
+#[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
+mod conformance;
+mod queue;
+mod queue_broker;
+mod queue_claims;
+mod queue_fleet;
+mod queue_pace;
+mod queue_random;
+mod queue_trouble;
+mod queue_worker;
+mod server;
+
+use server::{Options, Server};
+
+#[test]
+fn a_server_starts_freezes_restarts_empty_and_forms_a_cluster() {
+    let mut server = Server::start();
+    server.ask(&["SET", "a", "1"]);
+    assert_eq!(server.keys(), ["a"]);
+    server.freeze();
+    server.thaw();
+    server.restart();
+    assert_eq!(server.number(&["DBSIZE"]), 0);
+    let cluster = Options::default().cluster().start();
+    assert!(
+        cluster
+            .ask(&["MSET", "a", "1", "b", "2"])
+            .contains("CROSSSLOT")
+    );
+}
