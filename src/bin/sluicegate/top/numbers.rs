@@ -17,8 +17,8 @@ pub(super) fn rate(value: f64) -> String {
 pub(super) fn count(value: u64) -> String {
     match value {
         ..1_000_000 => crate::table::thousands(value),
-        ..1_000_000_000 => format!("{:.2}M", value as f64 / 1e6),
-        ..1_000_000_000_000 => format!("{:.2}G", value as f64 / 1e9),
+        1_000_000..1_000_000_000 => format!("{:.2}M", value as f64 / 1e6),
+        1_000_000_000..1_000_000_000_000 => format!("{:.2}G", value as f64 / 1e9),
         _ => format!("{:.1e}", value as f64),
     }
 }
