@@ -23,6 +23,13 @@ pub enum TraceError {
     Directory,
     /// It holds nothing but blank lines and comments.
     Empty,
+    /// None of its lines is short enough to be an arrival.
+    TooLong {
+        /// How many lines there are.
+        lines: u64,
+        /// Bytes that a line may have.
+        longest: usize,
+    },
     /// It is compressed, by the first bytes.
     Compressed {
         /// The kind of compression.
@@ -65,6 +72,10 @@ impl fmt::Display for TraceError {
             Self::Read { line, source } => write!(f, "cannot be read after line {line}: {source}"),
             Self::Directory => f.write_str("is a directory; a file is needed"),
             Self::Empty => f.write_str("is empty: it holds no arrivals"),
+            Self::TooLong { lines, longest } => write!(
+                f,
+                "holds no arrivals: each of its lines ({lines}) is longer than {longest} bytes"
+            ),
             Self::Compressed { kind, tool } => {
                 write!(f, "is {kind} data; unpack it first ({tool})")
             }

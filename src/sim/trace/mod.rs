@@ -196,6 +196,10 @@ impl<R: BufRead> Trace<R> {
             return Ok(());
         }
         match (missed.into_iter().next(), self.columns.time.take()) {
+            (None, _) if self.notes.skipped > 0 => Err(TraceError::TooLong {
+                lines: self.notes.skipped,
+                longest: LONGEST,
+            }),
             (None, _) => Err(TraceError::Empty),
             (Some((_, first, _)), Some(wanted)) => Err(TraceError::NoColumn {
                 wanted: format!("{wanted} with a time"),

@@ -10,7 +10,7 @@ fn wrong_traces_are_refused_by_name() {
     let mut far = String::new();
     (0..70_000).for_each(|second| far.push_str(&format!("{}\n", 1000 + second)));
     far.push_str("1\n");
-    let files: [(&str, Vec<u8>, &str); 6] = [
+    let files: [(&str, Vec<u8>, &str); 7] = [
         ("empty", Vec::new(), "is empty"),
         (
             "packed",
@@ -24,6 +24,7 @@ fn wrong_traces_are_refused_by_name() {
             "has no time in its first 1 lines",
         ),
         ("far", far.into_bytes(), "line 70001 lies"),
+        ("endless", vec![b'a'; 1 << 20], "is longer than 65536 bytes"),
         ("nul", vec![0; 1 << 20], "is binary"),
     ];
     for (name, bytes, part) in files {

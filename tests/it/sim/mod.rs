@@ -3,5 +3,7 @@
 mod callers;
 mod fleet;
 mod laws;
+#[cfg(feature = "config")]
+mod mangled;
 mod overload;
 mod sizes;
