@@ -56,4 +56,6 @@ pub(crate) use outcome::{
     Taken, WaiterKey,
 };
 pub(crate) use queue::Machine;
+#[cfg(feature = "config")]
+pub(crate) use settings::Tenancy;
 pub(crate) use settings::{Preset, Settings, Spec};
