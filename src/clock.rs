@@ -4,6 +4,7 @@
 //! `FastClock`) or moved by hand ([`ManualClock`]). The real ones start at Unix time, so that windows aligned to the
 //! clock minute are, and share one anchor pair per process, so that all their readings can be compared.
 
+mod any;
 #[cfg(feature = "quanta")]
 mod fast;
 mod manual;
@@ -13,6 +14,7 @@ use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
 
+pub(crate) use self::any::AnyClock;
 #[cfg(feature = "quanta")]
 pub use self::fast::FastClock;
 pub use self::manual::ManualClock;

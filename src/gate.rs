@@ -20,7 +20,7 @@ use std::fmt;
 pub use self::denied::{Cause, Denied};
 pub use self::offer::GateOffer;
 
-use crate::limiter::{Admission, Charge, Deciding, Ruling};
+use crate::limiter::{Admission, Charge, Immediate, Ruling};
 use crate::queue::{Accepted, Permit, Refusal, Sender, Terms};
 use crate::words::Pressure;
 
@@ -73,7 +73,7 @@ impl<A: Admission, T> Gate<A, T> {
     /// As [`send`](Self::send).
     pub fn try_send(&self, context: &A::Context, item: T) -> Result<Accepted, Denied<T>>
     where
-        A: Admission<Deciding = Deciding>,
+        A: Immediate,
     {
         self.offer(context, item).try_send()
     }
@@ -135,10 +135,10 @@ impl<A: Admission, T> Gate<A, T> {
     /// As `pay`, where the edge decides at once.
     fn pay_now(&self, terms: &Terms, charge: Charge) -> Result<Paid<'_, A>, Cause>
     where
-        A: Admission<Deciding = Deciding>,
+        A: Immediate,
     {
         self.ask_queue(terms, true).map_err(Cause::Queue)?;
-        self.paid(self.edge.admit(self.under_pressure(charge)).now())
+        self.paid(self.edge.rule(self.under_pressure(charge)))
     }
 
     fn ask_queue(&self, terms: &Terms, try_form: bool) -> Result<(), Refusal> {

@@ -4,6 +4,9 @@
 //! the pair ("a", "b") is neither the text "a:b" nor the pair ("a:b", ""), and no choice of delimiters inside a part
 //! reaches into the next one. Up to 22 bytes are kept in place; longer keys share one allocation among their clones.
 
+#[cfg(feature = "metrics")]
+mod text;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -10,6 +10,11 @@
 /// It counts jobs, where depth counts cost. An offer counts at its first poll. A place that was granted and not yet
 /// collected still counts as `waiting`; a job that waits for its retry as `queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct Ledger {
     /// Offers made.
     pub offered: u64,

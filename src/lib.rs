@@ -43,12 +43,14 @@
 //! | room first, the item later | [`Sender::reserve`](queue::Sender::reserve), [`Permit`](queue::Permit) |
 //! | cost, priority, tenant, deadline, cancellation of one job | [`Sender::offer`](queue::Sender::offer), [`Terms`](queue::Terms) |
 //! | to know how a job ended | [`Offer::track`](queue::Offer::track), [`Ticket`](queue::Ticket) |
+//! | jobs that survive crashes, and one rate for many processes | `redis::Queue`, feature `redis` |
 //! | consumers that retry, survive panics and shut down | [`Workers`](queue::workers::Workers) |
 //! | a rate and a bound for work that stays where it is | [`Turnstile`](queue::Turnstile) |
 //! | a stream slowed down to a rate | [`PacedExt::paced`] |
 //! | one limit, for everybody or for each key | [`RateLimiter`], [`KeyedLimiter`]; [`Local`] without threads |
 //! | several limits, all of which must agree | [`Hierarchy`] |
 //! | a limit and a queue that know of each other | [`Gate`] |
+//! | limits or a queue before an HTTP or gRPC service | [`http::AdmissionLayer`], [`http::QueueLayer`], [`http::GateLayer`] |
 //! | to choose a limit | [`Requirements::recommend`], [`Policy`] |
 //! | to change rates, pause, look | [`queue::Control`], [`queue::Snapshot`] |
 //! | time under control, in tests | [`ManualClock`] |
@@ -58,7 +60,7 @@
 //! Each layer uses only those below it, and a test reads the sources to see that it does.
 //!
 //! ```text
-//!   rim      observe  config  sim  bin           metrics, the file, virtual time, the command
+//!   rim      observe  http  config  sim  bin     metrics, layers, the file, virtual time, the command
 //!   engine   queue  limiter  gate                what one awaits: locks briefly, wakes who is due
 //!   ground   clock  timer  sync  telemetry       time, sleeping, locks, publishing
 //!   machine  machine                             the whole queue as a state machine that is told the time
@@ -79,17 +81,28 @@
 //! | `quanta` | | [`FastClock`]: a clock that reads the processor's time stamp counter |
 //! | `serde` | | rates and limits in their text forms |
 //! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
+//! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
+//! | `redis` | | [`redis`]: a durable queue with one rate for a whole fleet, on Redis or Valkey |
+//! | `nats` | | the same on NATS JetStream |
+//! | `amqp` | | the same on RabbitMQ |
+//! | `tower` | | [`http`]: admission, a queue and both together as layers for any tower service |
+//! | `axum` | | the same for axum: refusals as responses, the handler's hold on its charge, route templates |
+//! | `tonic` | | the same for gRPC: refusals as statuses, the address of the connection |
 //! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
 //! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
 //!
 //! The core itself has no switch: features only add.
 
+#[cfg(feature = "broker")]
+pub mod broker;
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
 mod decision;
 mod error;
 mod gate;
+#[cfg(feature = "tower")]
+pub mod http;
 mod key;
 mod ledger;
 mod limiter;
@@ -120,8 +133,8 @@ pub use error::{AcquireError, BuildError, LimitError, RateError};
 pub use gate::{Cause, Denied, Gate, GateOffer};
 pub use key::{IntoKey, Key};
 pub use limiter::{
-    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, KeyedLimiter, KeyedLimiterBuilder,
-    Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+    Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, Immediate, KeyCounts, KeyedLimiter,
+    KeyedLimiterBuilder, LevelStatus, Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
 };
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,

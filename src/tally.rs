@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use crate::refusal::Reason;
+use crate::tick::nanos;
 
 /// Counts of one queue beside its ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +56,12 @@ impl Tally {
         self.refused[reason as usize] += 1;
     }
 
+    #[inline]
     pub(crate) fn arrive(&mut self, depth: u64) {
         self.depth.observe(&DEPTHS, depth);
     }
 
+    #[inline]
     pub(crate) fn depart(&mut self, waited: Duration) {
         self.departed += 1;
         self.drained.observe(&WAITS, nanos(waited));
@@ -69,7 +72,12 @@ impl Tally {
     }
 
     pub(crate) fn process(&mut self, how: Processed, took: Duration) {
-        self.processing[how as usize].observe(&WORK, nanos(took));
+        self.processing[how as usize].took(took);
+    }
+
+    /// Adds jobs that were done well, by their times in flight.
+    pub(crate) fn add_done(&mut self, took: &Histogram) {
+        self.processing[Processed::Ok as usize].add(took);
     }
 
     /// Adds the counts of another queue.
@@ -93,6 +101,9 @@ pub(crate) struct Histogram {
     pub(crate) buckets: [Bucket; BOUNDS + 1],
 }
 
+/// Counts of the buckets of a [`Histogram`].
+pub(crate) type Buckets = [u64; BOUNDS + 1];
+
 /// One bucket of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
@@ -102,10 +113,33 @@ pub(crate) struct Bucket {
 }
 
 impl Histogram {
-    fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
-        let bucket = &mut self.buckets[bounds.partition_point(|bound| *bound < value)];
+    /// Nothing observed.
+    pub(crate) const EMPTY: Self = Self {
+        buckets: [Bucket { count: 0, sum: 0 }; BOUNDS + 1],
+    };
+
+    /// Adds a time in flight.
+    #[inline]
+    pub(crate) fn took(&mut self, time: Duration) {
+        self.observe(&WORK, nanos(time));
+    }
+
+    #[inline]
+    pub(crate) fn observe(&mut self, bounds: &[u64; BOUNDS], value: u64) {
+        // Of a queue that keeps up, nearly every value is in the first one.
+        let bucket = if value <= bounds[0] {
+            0
+        } else {
+            bounds.partition_point(|bound| *bound < value)
+        };
+        let bucket = &mut self.buckets[bucket];
         bucket.count += 1;
         bucket.sum += u128::from(value);
+    }
+
+    /// Values in each bucket.
+    pub(crate) fn counts(&self) -> Buckets {
+        self.buckets.map(|bucket| bucket.count)
     }
 
     /// Values in it.
@@ -113,16 +147,12 @@ impl Histogram {
         self.buckets.iter().map(|bucket| bucket.count).sum()
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
             mine.count += theirs.count;
             mine.sum += theirs.sum;
         }
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const BOUNDS: usize = 13;
@@ -160,6 +190,22 @@ pub(crate) const WORK: [u64; BOUNDS] = [
     5 * S,
     10 * S,
     30 * S,
+];
+/// Upper bounds of the buckets of the waits that limiters advise, in nanoseconds.
+pub(crate) const RETRIES: [u64; BOUNDS] = [
+    100 * MS,
+    250 * MS,
+    500 * MS,
+    S,
+    2 * S,
+    5 * S,
+    10 * S,
+    30 * S,
+    60 * S,
+    300 * S,
+    600 * S,
+    1_800 * S,
+    3_600 * S,
 ];
 /// Upper bounds of the buckets of depths, in cost.
 pub(crate) const DEPTHS: [u64; BOUNDS] =

@@ -33,6 +33,7 @@ impl Tick {
 
     /// Makes the instant that lies `nanos` nanoseconds after the epoch.
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -52,6 +53,7 @@ impl Tick {
 impl Add<Duration> for Tick {
     type Output = Self;
 
+    #[inline]
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(nanos(duration)))
     }
@@ -60,6 +62,7 @@ impl Add<Duration> for Tick {
 impl Sub for Tick {
     type Output = Duration;
 
+    #[inline]
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -72,8 +75,10 @@ impl fmt::Debug for Tick {
 }
 
 /// Nanoseconds of a duration, capped at the range of [`Tick`].
+#[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let whole = duration.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// Instant or span in units of 2^-64 nanoseconds; arithmetic saturates.
@@ -83,14 +88,17 @@ pub(crate) struct Fine(pub(crate) u128);
 impl Fine {
     pub(crate) const ZERO: Self = Self(0);
 
+    #[inline]
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self((nanos as u128) << 64)
     }
 
+    #[inline]
     pub(crate) const fn at(tick: Tick) -> Self {
         Self::from_nanos(tick.0)
     }
 
+    #[inline]
     pub(crate) fn span(duration: Duration) -> Self {
         Self::from_nanos(nanos(duration))
     }

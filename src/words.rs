@@ -6,6 +6,11 @@ use std::fmt;
 ///
 /// `Critical` may also use the room above the high mark that is closed to everybody else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Priority {
     /// Evicted first, and refused first wherever the more urgent can still be served: at a bound on the wait, which all
     /// others are ahead of, and at a queue that evicts by priority.
@@ -23,6 +28,7 @@ impl Priority {
     /// All of them, least urgent first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
 
+    #[inline]
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
@@ -43,6 +49,11 @@ impl Priority {
 ///
 /// The marks have hysteresis: a queue that went past its high mark is healthy again only at its low mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Pressure {
     /// Offers are admitted at once.
     #[default]
@@ -140,9 +151,15 @@ impl fmt::Display for Exit {
 }
 
 /// Whether work flows: red when a departure is due and nothing has started for long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Health {
     /// Nothing is due, or what is due is being taken.
+    #[default]
     Green,
     /// There is a backlog and nothing starts: consumers are gone, stuck, or all in-flight places are held.
     Red,

@@ -1,8 +1,12 @@
 //! The crate beside its peers, row by row, in one run.
 
+mod calls;
 mod checks;
 mod gauge;
+mod layers;
 mod pacing;
+mod place;
+mod precise;
 mod queues;
 mod quiet;
 
@@ -10,10 +14,17 @@ use gauge::{Options, Row};
 
 fn main() {
     let options = Options::from_args();
-    let rows: Vec<Row> = [checks::rows(), queues::rows(), pacing::rows()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let rows: Vec<Row> = [
+        checks::rows(),
+        queues::rows(),
+        calls::rows(),
+        layers::rows(),
+        pacing::rows(),
+        precise::rows(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let chosen: Vec<Row> = rows
         .into_iter()
         .filter(|row| options.wants(row.name))
@@ -23,6 +34,7 @@ fn main() {
         std::process::exit(2);
     }
     if !options.json {
+        println!("{}\n", place::line());
         println!("| work | unit | us | best peer | | ratio | spread | aimed at |");
         println!("|---|---|---|---|---|---|---|---|");
     }

@@ -40,6 +40,7 @@ use crate::timer::pacing;
 pub struct TokioClock;
 
 impl Clock for TokioClock {
+    #[inline]
     fn now(&self) -> Tick {
         ANCHOR.tick(tokio::time::Instant::now().into_std())
     }
@@ -74,9 +75,15 @@ impl Anchor {
         self.tick(Instant::now())
     }
 
+    #[inline]
     fn tick(&self, instant: Instant) -> Tick {
         match instant.checked_duration_since(self.instant) {
-            Some(since) => self.unix + since,
+            // Nanoseconds since the anchor fit 64 bits for 584 years; a product of 128 is not needed.
+            Some(since) => {
+                let nanos = since.as_secs().saturating_mul(1_000_000_000);
+                let nanos = nanos.saturating_add(since.subsec_nanos().into());
+                Tick::from_nanos(self.unix.as_nanos().saturating_add(nanos))
+            }
             // A runtime's paused time may stand at an instant before the anchor was set.
             None => self.unix.before(self.instant - instant),
         }

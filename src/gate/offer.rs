@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::denied::{Cause, Denied};
 use super::{Gate, Paid};
-use crate::limiter::{Admission, Charge, Deciding};
+use crate::limiter::{Admission, Charge, Immediate};
 use crate::queue::{Accepted, Refused, Terms, terms_setters};
 
 /// An item with the terms it is offered on; made by [`Gate::offer`].
@@ -57,7 +57,7 @@ impl<'a, A: Admission, T> GateOffer<'a, A, T> {
     /// As [`Gate::send`].
     pub fn try_send(self) -> Result<Accepted, Denied<T>>
     where
-        A: Admission<Deciding = Deciding>,
+        A: Immediate,
     {
         let charge = self.charge();
         let Self {

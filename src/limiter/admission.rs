@@ -1,12 +1,16 @@
 //! Limiters that stand alone, at a door.
 
+use std::any::Any;
 use std::hash::Hash;
+use std::sync::LazyLock;
 
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
-use super::shard::Keep;
+use super::state::Keep;
+use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::sync::Arc;
 
@@ -16,18 +20,20 @@ impl Admission for RateLimiter {
     type Deciding = Deciding;
 
     fn charge(&self, (): &(), cost: u64) -> Charge {
-        Charge::new(cost, [(LIMIT, self.limit(), Key::from(()))])
+        Charge::new(cost, [(LIMIT.clone(), self.limit(), Key::from(()))])
     }
 
     fn admit(&self, charge: Charge) -> Deciding {
         let limiter = self.clone();
-        Deciding::new(move || {
-            let decision = match charge.keeps_half() {
-                true => limiter.check_keeping_half(charge.cost()),
-                false => limiter.check(charge.cost()),
-            };
-            Ruling::new(charge, [(LIMIT, decision)])
-        })
+        Deciding::new(move || limiter.rule(charge))
+    }
+
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
+    fn spend_now(&self, (): &(), cost: u64) -> Option<Decision> {
+        Some(self.check(cost))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -35,34 +41,51 @@ impl Admission for RateLimiter {
             self.refund(at, charge.cost());
         }
     }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        vec![LevelStatus::new(Arc::clone(&LIMIT), self.limit(), None)]
+    }
 }
 
-/// The key is charged at the one level "key". The charge keeps the key itself; what its level shows in its place is the
-/// hash by which this limiter knows it.
+impl RateLimiter {
+    fn rule(&self, charge: Charge) -> Ruling {
+        let decision = match charge.keeps_half() {
+            true => self.check_keeping_half(charge.cost()),
+            false => self.check(charge.cost()),
+        };
+        Ruling::new(charge, [(LIMIT.clone(), decision)])
+    }
+}
+
+/// The key is charged at the one level "key". A [`Key`] is what its level shows; of a key of another type it shows the
+/// hash by which this limiter knows it, and the charge keeps the key itself.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K> {
     type Context = K;
     type Deciding = Deciding;
 
-    fn charge(&self, key: &K, cost: u64) -> Charge {
-        let shown = Key::from(self.shared.table.hash(key));
-        let mut charge = Charge::new(cost, [(KEY, self.limit_of(key), shown)]);
-        charge.payload = Some(Arc::new(key.clone()));
+    fn charge(&self, own: &K, cost: u64) -> Charge {
+        // A key of the crate's own kind is its own proof of itself.
+        if let Some(key) = (own as &dyn Any).downcast_ref::<Key>() {
+            let limit = self.limit_of(own);
+            return Charge::new(cost, [(KEY.clone(), limit, key.clone())]);
+        }
+        let shown = Key::from(self.shared.table.hash(own));
+        let mut charge = Charge::new(cost, [(KEY.clone(), self.limit_of(own), shown)]);
+        charge.payload = Some(Arc::new(own.clone()));
         charge
     }
 
     fn admit(&self, charge: Charge) -> Deciding {
         let limiter = self.clone();
-        Deciding::new(move || {
-            let decisions = key_of::<K>(&charge).map(|key| {
-                let keep = match charge.keeps_half() {
-                    true => Keep::Half,
-                    false => Keep::Nothing,
-                };
-                (KEY, limiter.check_keeping(key, charge.cost(), keep))
-            });
-            let decisions: Vec<_> = decisions.into_iter().collect();
-            Ruling::new(charge, decisions)
-        })
+        Deciding::new(move || limiter.rule(charge))
+    }
+
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
+    fn spend_now(&self, key: &K, cost: u64) -> Option<Decision> {
+        Some(self.check(key, cost))
     }
 
     fn give_back(&self, charge: Charge) {
@@ -70,12 +93,38 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
             self.refund(key, at, charge.cost());
         }
     }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        let keys = self.shared.table.counts();
+        let limit = self.shared.table.shared.limit();
+        vec![LevelStatus::new(Arc::clone(&KEY), limit, Some(keys))]
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
+    fn rule(&self, charge: Charge) -> Ruling {
+        let decision = key_of::<K>(&charge).map(|key| {
+            let keep = match charge.keeps_half() {
+                true => Keep::Half,
+                false => Keep::Nothing,
+            };
+            (KEY.clone(), self.check_keeping(key, charge.cost(), keep))
+        });
+        Ruling::new(charge, decision)
+    }
 }
 
 /// The key that a charge was made for; `None` if another limiter made it.
 fn key_of<K: 'static>(charge: &Charge) -> Option<&K> {
-    charge.payload.as_ref()?.downcast_ref()
+    match &charge.payload {
+        Some(payload) => payload.downcast_ref(),
+        None => {
+            let (_, _, key) = charge.levels().find(|(name, ..)| *name == &**KEY)?;
+            (key as &dyn Any).downcast_ref()
+        }
+    }
 }
 
-const LIMIT: &str = "limit";
-const KEY: &str = "key";
+/// Made once, so that a decision copies no name.
+static LIMIT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("limit"));
+static KEY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("key"));

@@ -10,7 +10,7 @@ use super::account::Account;
 use super::line::{Entered, Standing};
 use super::reservation::Reservation;
 use super::waiting::{Place, Waiting};
-use crate::clock::{Clock, TokioClock};
+use crate::clock::{AnyClock, Clock, TokioClock};
 use crate::decision::Decision;
 use crate::error::AcquireError;
 use crate::policy::Limit;
@@ -50,7 +50,7 @@ pub struct RateLimiter {
 
 pub(super) struct Shared {
     pub(super) account: Account,
-    clock: Box<dyn Clock>,
+    clock: AnyClock,
 }
 
 impl RateLimiter {
@@ -63,15 +63,15 @@ impl RateLimiter {
     /// Makes a limiter in the time of `clock`.
     #[must_use]
     pub fn with_clock(limit: impl Into<Limit>, clock: impl Clock) -> Self {
+        let clock = AnyClock::of(clock);
         let account = Account::new(limit.into(), clock.now());
-        let clock = Box::new(clock);
         Self {
             shared: Arc::new(Shared { account, clock }),
         }
     }
 
     /// Charges `cost` if it fits now; a refusal changes nothing.
-    #[inline]
+    #[inline(always)] // What the caller does not read of the decision is then not worked out.
     pub fn check(&self, cost: u64) -> Decision {
         self.shared.account.check(self.shared.now(), cost)
     }
@@ -163,7 +163,7 @@ impl RateLimiter {
 }
 
 impl Shared {
-    #[inline]
+    #[inline(always)]
     pub(super) fn now(&self) -> Tick {
         self.clock.now()
     }

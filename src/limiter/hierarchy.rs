@@ -6,6 +6,7 @@ use super::hierarchy_builder::{HierarchyBuilder, LevelPlan, Plan};
 use super::keyed::starts_full;
 use super::local::Local;
 use super::ruling::Ruling;
+use super::status::LevelStatus;
 use super::store::{Admission, Charge, Level, Store};
 use crate::error::BuildError;
 use crate::policy::Limit;
@@ -169,8 +170,23 @@ impl<C: 'static, S: Store> Admission for Hierarchy<C, S> {
         self.store.decide(charge)
     }
 
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        self.store.decide_now(charge)
+    }
+
     fn give_back(&self, charge: Charge) {
         self.store.refund(charge);
+    }
+
+    fn status(&self) -> Vec<LevelStatus> {
+        let levels = self.levels().into_iter().enumerate();
+        levels
+            .map(|(index, (name, limit))| LevelStatus {
+                name,
+                limit,
+                keys: self.store.key_counts(index),
+            })
+            .collect()
     }
 }
 

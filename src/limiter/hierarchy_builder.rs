@@ -8,7 +8,7 @@ use super::keyed_builder::{LimitFor, MAX_KEYS, check_max_keys};
 use super::local::Local;
 use super::store::Store;
 use super::table::WhenKeysFull;
-use crate::clock::{Clock, TokioClock};
+use crate::clock::{AnyClock, Clock, TokioClock};
 use crate::error::BuildError;
 use crate::key::{IntoKey, Key};
 use crate::policy::Limit;
@@ -21,7 +21,7 @@ pub struct HierarchyBuilder<C> {
     unknown: Option<String>,
     max_keys: u64,
     when_full: WhenKeysFull,
-    clock: Box<dyn Clock>,
+    clock: AnyClock,
 }
 
 /// Whom each level counts, and by which limit.
@@ -46,7 +46,7 @@ impl<C> HierarchyBuilder<C> {
             unknown: None,
             max_keys: MAX_KEYS,
             when_full: WhenKeysFull::default(),
-            clock: Box::new(TokioClock),
+            clock: AnyClock::of(TokioClock),
         }
     }
 
@@ -86,7 +86,7 @@ impl<C> HierarchyBuilder<C> {
 
     /// Sets the clock of a hierarchy in this process; default [`TokioClock`]. A remote store has its own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = AnyClock::of(clock);
         self
     }
 
@@ -110,7 +110,7 @@ impl<C> HierarchyBuilder<C> {
     pub fn build(mut self) -> Result<Hierarchy<C>, BuildError> {
         self.check()?;
         check_max_keys(self.max_keys)?;
-        let clock = std::mem::replace(&mut self.clock, Box::new(TokioClock));
+        let clock = std::mem::replace(&mut self.clock, AnyClock::of(TokioClock));
         let keys = (self.max_keys, self.when_full);
         let levels = self.levels.iter();
         let levels = levels.map(|(level, limit)| (Arc::clone(&level.name), *limit));

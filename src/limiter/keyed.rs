@@ -6,13 +6,14 @@ use std::hash::Hash;
 
 use super::keyed_builder::{KeyedLimiterBuilder, LimitFor};
 use super::keyed_line;
-use super::shard::Keep;
+use super::shard::Shard;
+use super::state::Keep;
 use super::table::Table;
-use crate::clock::Clock;
+use crate::clock::AnyClock;
 use crate::decision::Decision;
 use crate::error::{AcquireError, BuildError};
 use crate::policy::Limit;
-use crate::sync::Arc;
+use crate::sync::{Arc, MutexGuard};
 use crate::tick::Tick;
 
 /// One limit for each key, in bounded memory; a handle that shares its keys with its clones.
@@ -47,7 +48,7 @@ pub struct KeyedLimiter<K> {
 pub(super) struct Shared<K> {
     pub(super) table: Table<K>,
     pub(super) limit_for: Option<LimitFor<K>>,
-    pub(super) clock: Box<dyn Clock>,
+    pub(super) clock: AnyClock,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
@@ -57,7 +58,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
     }
 
     /// Charges `cost` to the key if it fits now; a refusal changes nothing.
-    #[inline]
+    #[inline(always)] // What the caller does not read of the decision is then not worked out.
     pub fn check<Q>(&self, key: &Q, cost: u64) -> Decision
     where
         K: Borrow<Q>,
@@ -66,7 +67,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         self.check_keeping(key, cost, Keep::Nothing)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_keeping<Q>(&self, key: &Q, cost: u64, keep: Keep) -> Decision
     where
         K: Borrow<Q>,
@@ -78,16 +79,41 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         let now = self.shared.clock.now();
         let mut shard = table.lock(hash);
         let now = shard.clamp(now);
+        let asked = (now, cost, keep);
+        if own.is_none()
+            && !shard.has_lines()
+            && let Some((core, tat, granted)) = shard.charge_bucket(hash, key, asked)
+        {
+            drop(shard);
+            return core.decision(tat, now, cost, keep.of(&core, cost), granted);
+        }
+        self.check_otherwise(shard, hash, key, own, asked)
+    }
+
+    /// Decides about a key that has a limit of its own, no bucket, a line, or no state yet.
+    #[inline(never)]
+    fn check_otherwise<Q>(
+        &self,
+        mut shard: MutexGuard<'_, Shard<K>>,
+        hash: u64,
+        key: &Q,
+        own: Option<Limit>,
+        asked: (Tick, u64, Keep),
+    ) -> Decision
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         if shard.has_lines() {
             drop(shard);
-            let key = key.to_owned();
-            return keyed_line::check(&self.shared, hash, key, own, (now, cost, keep));
+            return keyed_line::check(&self.shared, hash, key.to_owned(), own, asked);
         }
-        if let Some(decision) = shard.check(hash, key, own.as_ref(), (now, cost, keep)) {
+        if let Some(decision) = shard.check(hash, key, own.as_ref(), asked) {
             return decision;
         }
         drop(shard);
-        table.check_new(hash, key.to_owned(), own, (now, cost, keep))
+        let table = &self.shared.table;
+        table.check_new(hash, key.to_owned(), own, asked)
     }
 
     /// Says what [`check`](Self::check) would, and charges nothing; with cost 0 it tells what is left.

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::keyed::{KeyedLimiter, Shared, starts_full};
 use super::table::{Table, WhenKeysFull};
-use crate::clock::{Clock, TokioClock};
+use crate::clock::{AnyClock, Clock, TokioClock};
 use crate::error::BuildError;
 use crate::policy::Limit;
 use crate::sync::Arc;
@@ -20,7 +20,7 @@ pub struct KeyedLimiterBuilder<K> {
     max_keys: u64,
     when_full: WhenKeysFull,
     limit_for: Option<LimitFor<K>>,
-    clock: Box<dyn Clock>,
+    clock: AnyClock,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiterBuilder<K> {
@@ -30,7 +30,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiterBuilder<K> {
             max_keys: MAX_KEYS,
             when_full: WhenKeysFull::default(),
             limit_for: None,
-            clock: Box::new(TokioClock),
+            clock: AnyClock::of(TokioClock),
         }
     }
 
@@ -63,7 +63,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiterBuilder<K> {
 
     /// Sets the clock; default [`TokioClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = AnyClock::of(clock);
         self
     }
 

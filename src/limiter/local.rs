@@ -10,10 +10,12 @@ use std::fmt;
 
 use super::account::Hold;
 use super::ruling::Ruling;
-use super::shard::{Keep, Shard, peek};
+use super::shard::Shard;
+use super::state::{Keep, peek};
+use super::status::KeyCounts;
 use super::store::{Charge, Deciding, Level, Store};
 use super::table::{Table, WhenKeysFull};
-use crate::clock::Clock;
+use crate::clock::AnyClock;
 use crate::decision::{Decision, Verdict};
 use crate::key::Key;
 use crate::policy::{Limit, Policy};
@@ -31,7 +33,7 @@ pub struct Local {
 
 struct Shared {
     levels: Vec<(Arc<str>, Table<Key>)>,
-    clock: Box<dyn Clock>,
+    clock: AnyClock,
 }
 
 /// A level under its lock.
@@ -60,7 +62,7 @@ impl Local {
     pub(crate) fn new(
         levels: impl Iterator<Item = (Arc<str>, Limit)>,
         (max, full): (u64, WhenKeysFull),
-        clock: Box<dyn Clock>,
+        clock: AnyClock,
     ) -> Self {
         let now = clock.now();
         let table = |(name, limit)| (name, Table::new(limit, max, full, now));
@@ -242,6 +244,15 @@ impl Store for Local {
     fn decide(&self, charge: Charge) -> Deciding {
         let local = self.clone();
         Deciding::new(move || local.rule(charge))
+    }
+
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Ok(self.rule(charge))
+    }
+
+    fn key_counts(&self, level: usize) -> Option<KeyCounts> {
+        let (_, table) = self.shared.levels.get(level)?;
+        Some(table.counts())
     }
 
     fn refund(&self, charge: Charge) {

@@ -11,9 +11,15 @@ mod keyed_builder;
 mod keyed_line;
 mod line;
 mod local;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
+#[cfg(all(test, sluicegate_loom))]
+mod models;
 mod reservation;
 mod ruling;
 mod shard;
+mod state;
+mod status;
 mod store;
 mod table;
 mod turn;
@@ -28,5 +34,6 @@ pub use keyed_builder::KeyedLimiterBuilder;
 pub use local::Local;
 pub use reservation::Reservation;
 pub use ruling::Ruling;
-pub use store::{Admission, Charge, Deciding, Store};
+pub use status::{KeyCounts, LevelStatus};
+pub use store::{Admission, Charge, Deciding, Immediate, Store};
 pub use table::WhenKeysFull;

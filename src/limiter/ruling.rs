@@ -66,6 +66,20 @@ impl Ruling {
         self.charge.clone()
     }
 
+    /// The charge, where it lies.
+    #[cfg(any(feature = "metrics", feature = "tower"))]
+    pub(crate) const fn charged(&self) -> &Charge {
+        &self.charge
+    }
+
+    /// Position of the binding level.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn binding_position(&self) -> Option<usize> {
+        let (name, _) = self.refusal()?;
+        let mut names = self.decisions.iter();
+        names.position(|(other, _)| Arc::ptr_eq(other, name))
+    }
+
     /// Whether every level granted, and was charged.
     #[must_use]
     pub fn is_granted(&self) -> bool {

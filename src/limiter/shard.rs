@@ -16,8 +16,9 @@ use hashbrown::HashTable;
 
 use super::cell::{Cell, Slab};
 use super::line::Line;
+use super::state::{Keep, charge_state, check_state, clamped, peek, with_state};
 use crate::decision::Decision;
-use crate::policy::{Limit, LimitState, Policy};
+use crate::policy::{Gcra, Limit, LimitState, Policy};
 use crate::tick::{Fine, Tick};
 
 #[derive(Debug)]
@@ -50,13 +51,6 @@ pub(crate) struct KeyLine {
 
 /// Keys that were forgotten, to be dropped without the lock.
 pub(crate) type Forgotten<K> = Vec<K>;
-
-/// How much a grant has to leave in a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    Nothing,
-    Half,
-}
 
 impl<K: Hash + Eq> Shard<K> {
     pub(crate) fn new(limit: Limit) -> Self {
@@ -104,8 +98,31 @@ impl<K: Hash + Eq> Shard<K> {
         Some((cell, &mut self.slab))
     }
 
+    /// Charges a bucket of the limit of all, if the cost fits it: the bucket as it was, and whether it was charged.
+    ///
+    /// `None` if the key is not known, or this is no such bucket: [`check`](Self::check) decides then. Apart from it, so
+    /// that the caller works out the decision without the lock, and only what is asked of it.
+    #[inline(always)]
+    pub(crate) fn charge_bucket<Q>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        (now, cost, keep): (Tick, u64, Keep),
+    ) -> Option<(Gcra, Fine, bool)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let core = self.limit.bucket()?;
+        let cell = find(&mut self.table, &mut self.old, hash, key)?;
+        let tat = cell.bucket(&self.limit)?.min(core.furthest(now));
+        match core.fit(tat, now, cost, keep.of(&core, cost)) {
+            Some(charged) => cell.set_bucket(charged).then_some((core, tat, true)),
+            None => Some((core, tat, false)),
+        }
+    }
+
     /// Decides about a key that is known, by its own limit or that of all; `None` if it is not.
-    #[inline(always)] // Else the numbers that the caller does not ask for are worked out all the same.
     pub(crate) fn check<Q>(
         &mut self,
         hash: u64,
@@ -119,22 +136,19 @@ impl<K: Hash + Eq> Shard<K> {
     {
         let limit = own.unwrap_or(&self.limit);
         let cell = find(&mut self.table, &mut self.old, hash, key)?;
-        let (Some(core), Some(tat)) = (limit.bucket(), cell.bucket(limit)) else {
+        let bucket = limit.bucket().zip(cell.bucket(limit));
+        let Some((core, tat)) = bucket else {
             return Some(check_state(cell, &mut self.slab, limit, (now, cost, keep)));
         };
-        let kept = match keep {
-            Keep::Nothing => 0,
-            Keep::Half => core.half_kept(cost),
-        };
-        // A bucket of a limit that was larger is clamped to this one (nobody waits here, so nothing is charged ahead).
-        let tat = tat.min(Fine::at(now).plus(core.tolerance()));
-        let decision = core.judge(tat, now, cost, kept);
-        if decision.is_granted() && !cell.set_bucket(core.charged(tat, now, cost)) {
-            with_state(cell, &mut self.slab, limit, now, |state| {
-                limit.charge(state, now, cost);
-            });
+        let tat = tat.min(core.furthest(now));
+        let kept = keep.of(&core, cost);
+        let charged = core.fit(tat, now, cost, kept);
+        if let Some(charged) = charged
+            && !cell.set_bucket(charged)
+        {
+            charge_state(cell, &mut self.slab, limit, (now, cost));
         }
-        Some(decision)
+        Some(core.decision(tat, now, cost, kept, charged.is_some()))
     }
 
     /// Says what [`check`](Self::check) would.
@@ -305,64 +319,6 @@ where
         None => old.find_mut(hash, same)?,
     };
     Some(&mut entry.cell)
-}
-
-/// Decides by a state that has to be taken out of its cell.
-fn check_state(
-    cell: &mut Cell,
-    slab: &mut Slab,
-    limit: &Limit,
-    (now, cost, keep): (Tick, u64, Keep),
-) -> Decision {
-    with_state(cell, slab, limit, now, |state| {
-        let decision = peek(limit, state, now, cost, keep);
-        if decision.is_granted() {
-            limit.charge(state, decision.at, cost);
-        }
-        decision
-    })
-}
-
-/// Judges a state by the limit, as it stands or keeping half.
-pub(crate) fn peek(
-    limit: &Limit,
-    state: &LimitState,
-    now: Tick,
-    cost: u64,
-    keep: Keep,
-) -> Decision {
-    match keep {
-        Keep::Nothing => limit.peek(state, now, cost),
-        Keep::Half => limit.peek_keeping_half(state, now, cost),
-    }
-}
-
-/// A bucket further ahead than this limit allows, as that of a larger limit may be; clamped.
-fn clamped(limit: &Limit, state: &LimitState, now: Tick) -> Option<LimitState> {
-    let most = Fine::at(now).plus(limit.bucket()?.tolerance());
-    if state.bucket()?.tat <= most {
-        return None;
-    }
-    let mut state = state.clone();
-    state.bucket_mut()?.tat = most;
-    Some(state)
-}
-
-/// Takes a state out of its cell and packs it again.
-fn with_state<R>(
-    cell: &mut Cell,
-    slab: &mut Slab,
-    limit: &Limit,
-    now: Tick,
-    change: impl FnOnce(&mut LimitState) -> R,
-) -> R {
-    let mut state = cell.unpack(slab);
-    if !limit.fits(&state) {
-        state = limit.start(now);
-    }
-    let result = change(&mut state);
-    *cell = Cell::pack(limit, state, slab);
-    result
 }
 
 /// Slots that an insertion visits.

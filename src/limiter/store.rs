@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
 use crate::error::BuildError;
+use super::status::{KeyCounts, LevelStatus};
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::policy::Limit;
 use crate::sync::Arc;
@@ -24,6 +26,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Charges all levels, or none if one of them refuses.
     fn decide(&self, charge: Charge) -> Self::Deciding;
 
+    /// Does the same at once, where that needs no waiting.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for; so does a store that does not say otherwise.
+    fn decide_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
+
     /// Gives a granted charge back. Never waits: a remote store sends it from a task.
     fn refund(&self, charge: Charge);
 
@@ -35,6 +45,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn accepts(&self, levels: &[(Arc<str>, Limit)]) -> Result<(), BuildError> {
         let _ = levels;
         Ok(())
+    }
+
+    /// Counts of the keys of a level, by its position; `None` where they are not known, as from a remote store.
+    fn key_counts(&self, level: usize) -> Option<KeyCounts> {
+        let _ = level;
+        None
     }
 }
 
@@ -52,8 +68,41 @@ pub trait Admission: Clone + Send + Sync + 'static {
     /// Charges it, or refuses.
     fn admit(&self, charge: Charge) -> Self::Deciding;
 
+    /// Does the same at once, where that needs no waiting: a door then has no future to keep.
+    ///
+    /// # Errors
+    /// The charge, untouched, if it has to be waited for.
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        Err(charge)
+    }
+
+    /// Charges a cost at once and for good, keeping no record of it; only a limiter of a single level can.
+    ///
+    /// `None` if it cannot: then nothing was charged.
+    fn spend_now(&self, context: &Self::Context, cost: u64) -> Option<Decision> {
+        let _ = (context, cost);
+        None
+    }
+
     /// Gives a granted charge back. Never waits.
     fn give_back(&self, charge: Charge);
+
+    /// Its levels as they stand, outermost first, for whoever watches it; none if it does not say.
+    fn status(&self) -> Vec<LevelStatus> {
+        Vec::new()
+    }
+}
+
+/// An admission that decides at once, because all its state is in this process.
+pub trait Immediate: Admission {
+    /// Charges it, or refuses.
+    fn rule(&self, charge: Charge) -> Ruling;
+}
+
+impl<A: Admission<Deciding = Deciding>> Immediate for A {
+    fn rule(&self, charge: Charge) -> Ruling {
+        self.admit(charge).now()
+    }
 }
 
 /// A cost, and every level that it is charged to.
@@ -70,6 +119,9 @@ pub struct Charge {
     pub(super) payload: Option<Arc<dyn Any + Send + Sync>>,
     /// Levels, by position, at which the cap on keys was reached and the newcomers' share was charged.
     pub(super) beyond: u64,
+    /// Number by which whoever watches finds again what the request was about.
+    #[cfg(feature = "metrics")]
+    mark: u32,
 }
 
 /// One level of a charge.
@@ -105,6 +157,8 @@ impl Charge {
             levels,
             payload: None,
             beyond: 0,
+            #[cfg(feature = "metrics")]
+            mark: 0,
         }
     }
 
@@ -160,6 +214,33 @@ impl Charge {
     #[cfg(feature = "redis")]
     pub(crate) fn with_receipt<T: Send + Sync + 'static>(mut self, receipt: T) -> Self {
         self.payload = Some(Arc::new(receipt));
+        self
+    }
+
+    /// The same levels and keys, for another cost that was not charged yet.
+    #[cfg(feature = "tower")]
+    pub(crate) fn again(&self, cost: u64) -> Self {
+        Self {
+            cost,
+            at: None,
+            half: false,
+            levels: Arc::clone(&self.levels),
+            payload: self.payload.clone(),
+            beyond: 0,
+            #[cfg(feature = "metrics")]
+            mark: self.mark,
+        }
+    }
+
+    /// Number that a watcher gave it; 0 if none did.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn mark(&self) -> u32 {
+        self.mark
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn marked(mut self, mark: u32) -> Self {
+        self.mark = mark;
         self
     }
 

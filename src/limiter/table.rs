@@ -5,7 +5,9 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::time::Duration;
 
 use super::account::Account;
-use super::shard::{Forgotten, Keep, Shard, peek};
+use super::shard::{Forgotten, Shard};
+use super::state::{Keep, peek};
+use super::status::KeyCounts;
 use crate::decision::{Decision, Verdict};
 use crate::policy::{Limit, Policy};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
@@ -27,6 +29,9 @@ pub(crate) struct Table<K> {
     /// Keys in all shards; raised before a key is inserted, so it never exceeds `max`.
     count: AtomicU64,
     max: u64,
+    /// Keys that were forgotten, and times that there was no room for one.
+    forgotten: AtomicU64,
+    turned_away: AtomicU64,
     full: WhenKeysFull,
     pub(crate) hasher: RandomState,
     /// What newcomers share at the cap.
@@ -40,6 +45,8 @@ impl<K: Hash + Eq> Table<K> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new(limit))).collect(),
             count: AtomicU64::new(0),
             max,
+            forgotten: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
             full,
             hasher: RandomState::new(),
             shared: Account::new(limit, now),
@@ -48,6 +55,15 @@ impl<K: Hash + Eq> Table<K> {
 
     pub(crate) fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn counts(&self) -> KeyCounts {
+        KeyCounts {
+            held: self.len(),
+            max: self.max,
+            forgotten: self.forgotten.load(Ordering::Relaxed),
+            turned_away: self.turned_away.load(Ordering::Relaxed),
+        }
     }
 
     pub(crate) fn when_full(&self) -> WhenKeysFull {
@@ -89,11 +105,18 @@ impl<K: Hash + Eq> Table<K> {
         };
         shard.tidy(idle_at, &self.hasher, forgotten);
         let gone = (forgotten.len() - before) as u64;
-        // Relaxed: the count guards nothing but itself.
-        self.count.fetch_sub(gone, Ordering::Relaxed);
+        // Relaxed: the counts guard nothing but themselves.
+        if gone > 0 {
+            self.count.fetch_sub(gone, Ordering::Relaxed);
+            self.forgotten.fetch_add(gone, Ordering::Relaxed);
+        }
         let one_more = |count| (count < self.max).then_some(count + 1);
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        !shard.is_full() && self.count.fetch_update(order, failed, one_more).is_ok()
+        let room = !shard.is_full() && self.count.fetch_update(order, failed, one_more).is_ok();
+        if !room {
+            self.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+        room
     }
 
     /// Gives back room that was not used after all.

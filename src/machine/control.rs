@@ -1,21 +1,25 @@
 //! Change of settings, pause and resumption, close and drain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::machine::budget::Budget;
 use crate::machine::lanes::Lanes;
 use crate::machine::outcome::{Effects, Gone};
 use crate::machine::places::Standing;
-use crate::machine::queue::{Machine, ageing, bounds, standing};
+use crate::machine::queue::Machine;
 use crate::machine::settings::Settings;
+use crate::policy::ladder::Bounds;
+use crate::policy::standing_delay::StandingDelay;
 use crate::refusal::Reason;
 use crate::tick::Tick;
-use crate::words::Exit;
+use crate::words::{Exit, WhenFull};
 
 impl<P> Machine<P> {
     /// Changes all settings at once. What is queued stays; waiters that can never fit any more are refused.
     pub(crate) fn apply(&mut self, now: Tick, settings: Settings, fx: &mut Effects<P>) {
         self.arrive(now, fx);
+        self.reckon();
         self.ladder.set_bounds(bounds(&settings));
         self.lanes.set_step(ageing(&settings));
         self.lanes.shares.set(settings.lane_shares);
@@ -90,6 +94,7 @@ impl<P> Machine<P> {
     pub(crate) fn drain(&mut self, now: Tick, deadline: Tick, fx: &mut Effects<P>) {
         self.close(now, fx);
         self.drain = Some(self.drain.map_or(deadline, |earlier| earlier.min(deadline)));
+        self.expect(deadline);
         self.arrive(now, fx);
     }
 
@@ -127,3 +132,37 @@ impl<P> Machine<P> {
         }
     }
 }
+
+pub(super) fn bounds(settings: &Settings) -> Bounds {
+    let Settings {
+        max_depth,
+        low,
+        high,
+        max_waiters,
+        when_full,
+        ..
+    } = *settings;
+    Bounds {
+        max_depth,
+        low,
+        high,
+        max_waiters,
+        evicting: when_full != WhenFull::Refuse,
+    }
+}
+
+pub(super) fn standing(settings: &Settings) -> Option<StandingDelay> {
+    settings
+        .standing_delay
+        .map(|(target, interval)| StandingDelay::new(target, interval))
+}
+
+/// Time in which a full queue drains, at least a second: the unit of ageing between lanes.
+pub(super) fn ageing(settings: &Settings) -> Duration {
+    let full = settings
+        .rate
+        .map(|rate| rate.interval().times(settings.max_depth).duration());
+    full.unwrap_or_default().max(LEAST_AGEING)
+}
+
+const LEAST_AGEING: Duration = Duration::from_secs(1);

@@ -30,9 +30,13 @@ impl<P> Machine<P> {
             () => None,
         };
         let tenant = Some(owner.tenant);
-        let weight = self.tenants.get(owner.tenant).weight;
-        let ahead = self.ahead(owner.priority, tenant, weight, cost);
-        let expected_wait = self.wait(self.now, tenant, ahead);
+        let expected_wait = if self.schedule.is_some() || self.tenants.are_paced() {
+            let weight = self.tenants.get(owner.tenant).weight;
+            let ahead = self.ahead(owner.priority, tenant, weight, cost);
+            self.wait(self.now, tenant, ahead)
+        } else {
+            Duration::ZERO
+        };
         let depth = self.depth();
         self.count(owner, |count| {
             count.reserved -= 1;
@@ -107,7 +111,7 @@ impl<P> Machine<P> {
     /// Takes one more job along with the departure that was just taken, at no charge.
     pub(crate) fn take_along(&mut self, fx: &mut Effects<P>) -> Option<Taken<P>> {
         self.drop_stale(fx);
-        if self.in_flight() >= self.settings.max_in_flight {
+        if !self.has_room_in_flight() {
             return None;
         }
         let key = self.next_job()?;
@@ -150,6 +154,7 @@ impl<P> Machine<P> {
     }
 
     /// Whether a job could be taken at `now`.
+    #[inline]
     pub(crate) fn readiness(&self, now: Tick) -> Result<(), NotTaken> {
         if self.lanes.ready() == 0 {
             if let Some(due) = self.lanes.next_due().filter(|_| self.paused.is_none()) {
@@ -161,7 +166,7 @@ impl<P> Machine<P> {
                 NotTaken::Empty
             });
         }
-        if self.paused.is_some() || self.in_flight() >= self.settings.max_in_flight {
+        if self.paused.is_some() || !self.has_room_in_flight() {
             return Err(NotTaken::Held);
         }
         match self.schedule.as_ref().map(|schedule| schedule.due()) {
@@ -171,6 +176,7 @@ impl<P> Machine<P> {
     }
 
     /// The job that `take` would choose next.
+    #[inline]
     pub(crate) fn next_job(&self) -> Option<JobKey> {
         let newest = self.settings.newest_first && self.ladder.state() == Pressure::Overloaded;
         self.lanes.next(&self.places, &self.tenants, newest)
@@ -184,8 +190,13 @@ impl<P> Machine<P> {
 
     /// The job leaves; `charge` = as a departure of its own. The caller has checked that it may, and judges.
     fn depart(&mut self, key: JobKey, charge: bool) -> Result<Taken<P>, NotTaken> {
-        let later = self.later.get(&key).copied().unwrap_or(Tick::MAX);
-        let overdue = self.health(self.now) == Health::Red;
+        let later = if self.later.is_empty() {
+            Tick::MAX
+        } else {
+            self.later.get(&key).copied().unwrap_or(Tick::MAX)
+        };
+        // Whether there was an outage is of interest only where one is followed by a gentle start.
+        let overdue = self.settings.slow_start.is_some() && self.health(self.now) == Health::Red;
         let entry = self.extract(key, charge).ok_or(NotTaken::Empty)?;
         let Entry {
             payload,
@@ -202,6 +213,7 @@ impl<P> Machine<P> {
         }
         if charge && let Some(due) = self.tenants.charge(owner.tenant, now, cost) {
             self.lanes.rest(&mut self.tenants, owner.tenant, due);
+            self.expect(due);
         }
         let waited = now - since;
         if let Some(delay) = &mut self.standing {
@@ -251,6 +263,13 @@ impl<P> Machine<P> {
             self.eject(key, Exit::Expired, &mut fx.gone);
         }
         self.judge(fx);
+    }
+
+    /// Whether the in-flight bound lets one more leave.
+    #[inline]
+    pub(super) fn has_room_in_flight(&self) -> bool {
+        let most = self.settings.max_in_flight;
+        most == u64::MAX || self.in_flight() < most
     }
 
     pub(super) fn in_flight(&self) -> u64 {

@@ -50,23 +50,31 @@ impl<P> Machine<P> {
         if self.closed {
             return Door::No(Reason::Closed, Duration::ZERO);
         }
-        let tenant = self.tenants.find(ask.tenant.as_ref().map(|(key, _)| key));
-        let own_bound = self.tenants.max_depth(ask.tenant.is_some());
-        if ask.cost > self.settings.max_depth.min(own_bound) {
+        if ask.cost > self.settings.max_depth {
             return Door::No(Reason::TooCostly, Duration::ZERO);
         }
-        if self
-            .tenant_load(tenant)
-            .saturating_add(u128::from(ask.cost))
-            > u128::from(own_bound)
-        {
-            return Door::No(Reason::Full, Duration::ZERO);
+        let mut tenant = Some(TenantId::NONE);
+        let mut weight = 1;
+        if let Some((key, its)) = &ask.tenant {
+            weight = *its;
+            tenant = self.tenants.find(Some(key));
+            let own_bound = self.tenants.max_depth(true);
+            if ask.cost > own_bound {
+                return Door::No(Reason::TooCostly, Duration::ZERO);
+            }
+            let load = self.tenant_load(tenant);
+            if load.saturating_add(u128::from(ask.cost)) > u128::from(own_bound) {
+                return Door::No(Reason::Full, Duration::ZERO);
+            }
         }
         let door = match form {
             Form::Try => self.try_door(ask, depth),
             Form::Wait => self.wait_door(ask, depth),
         };
-        let weight = ask.tenant.as_ref().map_or(1, |(_, weight)| *weight);
+        if self.settings.max_wait.is_none() && !self.can_expire(ask) {
+            // It is never too late.
+            return door;
+        }
         let ahead = self.ahead(ask.priority, tenant, weight, 0);
         let ahead = match door {
             Door::No(..) => return door,

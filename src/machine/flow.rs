@@ -23,6 +23,7 @@ impl Flow {
         }
     }
 
+    #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.weight > 0
     }
@@ -42,6 +43,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Takes a flow out of the order; its tag stays where it is.
+    #[inline]
     pub(super) fn retire(&mut self, flow: &mut Flow, id: TenantId) {
         self.active.remove((flow.tag, id));
         self.weight -= u128::from(std::mem::take(&mut flow.weight));
@@ -72,6 +74,7 @@ impl Lane {
 }
 
 /// Virtual time that a job takes of a flow of this weight.
+#[inline]
 pub(super) fn virtual_span(cost: u64, weight: u64) -> u128 {
     let span = u128::from(cost) * SCALE;
     // Nearly all flows have weight 1, and this division is a slow one.

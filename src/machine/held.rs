@@ -32,7 +32,7 @@ impl<P> Machine<P> {
         };
         let waiter = self.waiter(ask, owner, None);
         self.tenants.get_mut(owner.tenant).line += u128::from(ask.cost);
-        let key = self.line.push(waiter);
+        let key = self.stand_in_line(waiter);
         self.count(owner, |count| count.waiting += 1);
         if free {
             self.grant(key, ask.cost, owner, fx);

@@ -11,6 +11,7 @@
 //!
 //! - I1  `active` holds exactly the flows that have ready jobs and whose tenant is due, each under its tag.
 //! - I2  `ready` counts the jobs of those flows, and those set aside.
+//! - I3  `busy` names the lanes that have such flows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(crate) struct Lanes {
     /// Tenants that have jobs and used up their own rate.
     resting: BTreeSet<(Tick, TenantId)>,
     ready: usize,
+    /// A bit for each lane that has an active flow.
+    busy: u8,
 }
 
 impl Lanes {
@@ -43,6 +46,7 @@ impl Lanes {
             shares: Shares::new(shares),
             resting: BTreeSet::new(),
             ready: 0,
+            busy: 0,
         }
     }
 
@@ -51,6 +55,7 @@ impl Lanes {
     }
 
     /// Jobs that may leave, those set aside included.
+    #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
@@ -61,11 +66,13 @@ impl Lanes {
     }
 
     /// When the next resting tenant is due.
+    #[inline]
     pub(crate) fn next_due(&self) -> Option<Tick> {
         self.resting.first().map(|(due, _)| *due)
     }
 
     /// Adds a job at the end of its flow.
+    #[inline]
     pub(crate) fn push<P>(
         &mut self,
         places: &mut Places<P>,
@@ -73,8 +80,9 @@ impl Lanes {
         now: Tick,
         entry: Entry<P>,
     ) -> JobKey {
-        let key = places.insert(entry, Standing::Ready);
-        self.line_up(places, tenants, now, key);
+        let (lane, id, cost) = (entry.owner.priority.index(), entry.owner.tenant, entry.cost);
+        let key = places.push(&mut tenants.get_mut(id).flows[lane].jobs, entry);
+        self.lined_up(tenants, now, lane, id, cost);
         key
     }
 
@@ -89,23 +97,26 @@ impl Lanes {
         if let Some(slot) = places.find_mut(key) {
             debug_assert_eq!(slot.standing, Standing::Delayed);
             slot.standing = Standing::Ready;
-            self.line_up(places, tenants, now, key);
+            let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+            places.push_back(&mut tenants.get_mut(id).flows[lane].jobs, key);
+            self.lined_up(tenants, now, lane, id, cost);
         }
     }
 
     /// Lets tenants whose next departure is due take part again.
-    pub(crate) fn wake<P>(&mut self, places: &Places<P>, tenants: &mut Tenants, now: Tick) {
+    pub(crate) fn wake(&mut self, tenants: &mut Tenants, now: Tick) {
         while let Some(&(due, id)) = self.resting.first()
             && due <= now
         {
             self.resting.pop_first();
             for lane in 0..self.lanes.len() {
-                self.activate(places, tenants, lane, id);
+                self.activate(tenants, lane, id);
             }
         }
     }
 
     /// Takes a job out of the order and the slab; `charge` = it departs, and its flow pays for it.
+    #[inline]
     pub(crate) fn remove<P>(
         &mut self,
         places: &mut Places<P>,
@@ -114,13 +125,14 @@ impl Lanes {
         charge: bool,
     ) -> Option<Entry<P>> {
         let slot = places.get(key)?;
-        let (standing, lane, id) = (
-            slot.standing,
-            slot.owner.priority.index(),
-            slot.owner.tenant,
-        );
-        match standing {
-            Standing::Ready => self.unlink(places, tenants, lane, id, key, charge),
+        match slot.standing {
+            Standing::Ready => {
+                let (lane, id) = (slot.owner.priority.index(), slot.owner.tenant);
+                let flow = &mut tenants.get_mut(id).flows[lane];
+                let entry = places.pull(&mut flow.jobs, key)?;
+                self.left(flow, lane, id, entry.cost, charge);
+                return Some(entry);
+            }
             Standing::Aside => self.ready -= 1,
             Standing::Delayed => {}
         }
@@ -130,9 +142,10 @@ impl Lanes {
     /// After a departure: a tenant that has used up its own rate rests until `due`.
     pub(crate) fn rest(&mut self, tenants: &mut Tenants, id: TenantId, due: Tick) {
         let mut waiting = false;
-        for (lane, flow) in self.lanes.iter_mut().zip(&mut tenants.get_mut(id).flows) {
+        for (number, flow) in tenants.get_mut(id).flows.iter_mut().enumerate() {
             if flow.is_active() {
-                lane.retire(flow, id);
+                self.lanes[number].retire(flow, id);
+                self.mark(number);
                 self.ready -= flow.jobs.len;
                 waiting = true;
             }
@@ -153,34 +166,39 @@ impl Lanes {
             && slot.standing == Standing::Ready
         {
             slot.standing = Standing::Aside;
-            let (lane, id) = (slot.owner.priority.index(), slot.owner.tenant);
-            self.unlink(places, tenants, lane, id, key, true);
+            let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+            let flow = &mut tenants.get_mut(id).flows[lane];
+            places.unlink(&mut flow.jobs, key);
+            self.left(flow, lane, id, cost, true);
             self.ready += 1;
         }
     }
 
     /// The job that goes next; `newest` = of the flow whose turn it is, the one that came last.
+    #[inline]
     pub(crate) fn next<P>(
         &self,
         places: &Places<P>,
         tenants: &Tenants,
         newest: bool,
     ) -> Option<JobKey> {
+        let of = |lane: usize| {
+            let (_, id) = self.lanes[lane].active.first()?;
+            let jobs = &tenants.get(id).flows[lane].jobs;
+            let head = places.head(jobs)?;
+            let key = newest.then(|| places.tail(jobs)).flatten();
+            Some((head, key.unwrap_or(head)))
+        };
+        if self.busy.is_power_of_two() {
+            // Without another lane there is nothing to weigh.
+            return of(self.busy.trailing_zeros() as usize).map(|(_, key)| key);
+        }
         let reserved = !self.shares.is_off();
         let mut best = None;
         // Most urgent first, so that it wins a tie.
         for lane in (0..self.lanes.len()).rev() {
-            let Some((_, id)) = self.lanes[lane].active.first() else {
+            let Some((head, key)) = of(lane) else {
                 continue;
-            };
-            let jobs = &tenants.get(id).flows[lane].jobs;
-            let Some(head) = places.head(jobs) else {
-                continue;
-            };
-            let key = if newest {
-                places.tail(jobs).unwrap_or(head)
-            } else {
-                head
             };
             let cost = || places.get(key).map_or(0, |slot| slot.cost);
             if reserved && self.shares.affords(lane, cost()) {
@@ -235,62 +253,43 @@ impl Lanes {
             .map(move |id| &tenants.get(id).flows[lane])
     }
 
-    fn line_up<P>(
-        &mut self,
-        places: &mut Places<P>,
-        tenants: &mut Tenants,
-        now: Tick,
-        key: JobKey,
-    ) {
-        let Some(slot) = places.get(key) else { return };
-        let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+    /// A job has joined the end of its flow.
+    #[inline]
+    fn lined_up(&mut self, tenants: &mut Tenants, now: Tick, lane: usize, id: TenantId, cost: u64) {
         self.lanes[lane].cost += u128::from(cost);
-        let due = tenants.due(id);
-        let flow = &mut tenants.get_mut(id).flows[lane];
-        places.push_back(&mut flow.jobs, key);
-        if flow.is_active() {
+        if tenants.get(id).flows[lane].is_active() {
             self.ready += 1;
-        } else if due > now {
+            return;
+        }
+        let due = tenants.due(id);
+        if due > now {
             self.resting.insert((due, id));
         } else {
-            self.activate(places, tenants, lane, id);
+            self.activate(tenants, lane, id);
         }
     }
 
-    fn activate<P>(
-        &mut self,
-        places: &Places<P>,
-        tenants: &mut Tenants,
-        lane: usize,
-        id: TenantId,
-    ) {
+    #[inline]
+    fn activate(&mut self, tenants: &mut Tenants, number: usize, id: TenantId) {
         let tenant = tenants.get_mut(id);
-        let flow = &mut tenant.flows[lane];
-        if flow.is_active() || places.head(&flow.jobs).is_none() {
+        let flow = &mut tenant.flows[number];
+        if flow.is_active() || flow.jobs.len == 0 {
             return;
         }
-        let lane = &mut self.lanes[lane];
+        let lane = &mut self.lanes[number];
         // Idle time earns nothing: a flow that comes back starts where the others are now.
         flow.tag = flow.tag.max(lane.virtual_time);
         flow.weight = tenant.weight;
         lane.weight += u128::from(flow.weight);
         lane.active.insert((flow.tag, id));
         self.ready += flow.jobs.len;
+        self.mark(number);
     }
 
-    fn unlink<P>(
-        &mut self,
-        places: &mut Places<P>,
-        tenants: &mut Tenants,
-        number: usize,
-        id: TenantId,
-        key: JobKey,
-        charge: bool,
-    ) {
-        let cost = places.get(key).map_or(0, |slot| slot.cost);
-        let flow = &mut tenants.get_mut(id).flows[number];
+    /// A job has left its flow; `charge` = it departed, and the flow pays for it.
+    #[inline]
+    fn left(&mut self, flow: &mut Flow, number: usize, id: TenantId, cost: u64, charge: bool) {
         let lane = &mut self.lanes[number];
-        places.unlink(&mut flow.jobs, key);
         lane.cost -= u128::from(cost);
         if !flow.is_active() {
             return;
@@ -298,24 +297,30 @@ impl Lanes {
         self.ready -= 1;
         let over = flow.jobs.len == 0;
         if charge {
-            lane.active.remove((flow.tag, id));
-            lane.virtual_time = lane.virtual_time.max(flow.tag);
-            flow.tag = flow.tag.saturating_add(virtual_span(cost, flow.weight));
-            if !over {
-                lane.active.insert((flow.tag, id));
-            }
+            let tag = flow.tag;
+            lane.virtual_time = lane.virtual_time.max(tag);
+            flow.tag = tag.saturating_add(virtual_span(cost, flow.weight));
+            lane.active.advance((tag, id), (flow.tag, id));
         }
         if over {
             lane.retire(flow, id);
-        }
-        if charge && lane.active.is_empty() {
-            // Whoever comes to an idle lane starts behind the last that left it.
-            lane.virtual_time = lane.virtual_time.max(flow.tag);
+            if charge && lane.active.is_empty() {
+                // Whoever comes to an idle lane starts behind the last that left it.
+                lane.virtual_time = lane.virtual_time.max(flow.tag);
+            }
+            self.mark(number);
         }
         if charge && !self.shares.is_off() {
-            let busy = std::array::from_fn(|lane| !self.lanes[lane].active.is_empty());
+            let busy = std::array::from_fn(|lane| self.busy & (1 << lane) != 0);
             self.shares.depart(number, cost, busy);
         }
+    }
+
+    /// Notes whether a lane has an active flow.
+    #[inline]
+    fn mark(&mut self, lane: usize) {
+        let busy = u8::from(!self.lanes[lane].active.is_empty());
+        self.busy = (self.busy & !(1 << lane)) | (busy << lane);
     }
 }
 

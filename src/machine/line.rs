@@ -51,11 +51,13 @@ pub(crate) struct Line {
 
 impl Line {
     /// Offers standing in line.
+    #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.standing.len() as u64
     }
 
     /// Somebody is here, if only one who was refused and has not heard of it.
+    #[inline]
     pub(crate) fn has_anybody(&self) -> bool {
         !self.waiters.is_empty()
     }
@@ -65,6 +67,7 @@ impl Line {
         self.cost
     }
 
+    #[inline]
     pub(crate) fn head(&self) -> Option<(WaiterKey, &Waiter)> {
         let key = *self.standing.first()?;
         self.waiters.get(&key).map(|waiter| (key, waiter))

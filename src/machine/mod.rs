@@ -14,7 +14,7 @@
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
 //! - [`departures`] places that are used, jobs that leave
-//! - [`settling`] jobs that end or come back
+//! - [`settling`] jobs that end or come back, [`acks`] those that are simply done
 //! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
 //! - [`upkeep`] what happens by time alone
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
@@ -22,6 +22,7 @@
 //! - [`health`] whether work flows
 //! - [`estimate`] waits and the time to retry
 
+mod acks;
 mod budget;
 mod control;
 mod departures;
@@ -48,6 +49,7 @@ mod victims;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acks::Acks;
 pub(crate) use outcome::{
     Ask, Collected, Effects, Gone, InFlight, JobKey, NotTaken, Offered, Place, Queued, Settled,
     Taken, WaiterKey,

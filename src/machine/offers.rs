@@ -56,7 +56,7 @@ impl<P> Machine<P> {
             Door::Line => {
                 let waiter = self.waiter(ask, owner, stay);
                 self.tenants.get_mut(owner.tenant).line += u128::from(ask.cost);
-                let key = self.line.push(waiter);
+                let key = self.stand_in_line(waiter);
                 self.count(owner, |count| count.waiting += 1);
                 self.judge(fx);
                 Offered::Waiting(key)
@@ -225,6 +225,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn owner(&mut self, ask: &Ask) -> Owner {
         let tenant = match &ask.tenant {
             Some((key, weight)) => self.tenants.enter(Some(key), *weight),
@@ -236,6 +237,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     fn admit(&mut self, ask: &Ask, owner: Owner) -> Place {
         let cost = ask.cost;
         self.hold(cost, owner);
@@ -249,6 +251,13 @@ impl<P> Machine<P> {
             offered_at: self.now,
             expiry: self.expiry(self.now, ask),
         }
+    }
+
+    pub(super) fn stand_in_line(&mut self, waiter: Waiter) -> WaiterKey {
+        if let Some((deadline, _)) = waiter.deadline {
+            self.expect(deadline);
+        }
+        self.line.push(waiter)
     }
 
     pub(super) fn waiter(&self, ask: &Ask, owner: Owner, stay: Option<Duration>) -> Waiter {
@@ -271,8 +280,19 @@ impl<P> Machine<P> {
         }
     }
 
+    /// Whether anything bounds the start of a job.
+    #[inline]
+    pub(super) fn can_expire(&self, ask: &Ask) -> bool {
+        self.settings.expire_after.is_some() || ask.expires_at.is_some() || ask.expires_in.is_some()
+    }
+
     /// Latest starts of a job offered at `now`, so that it ends in time if it takes as long as estimated.
+    #[inline]
     pub(crate) fn expiry(&self, now: Tick, ask: &Ask) -> Expiry {
+        if !self.can_expire(ask) {
+            let (first, any) = (Tick::MAX, Tick::MAX);
+            return Expiry { first, any };
+        }
         let run = ask.run_estimate.unwrap_or_default();
         let any = ask.expires_at.map_or(Tick::MAX, |at| at.before(run));
         let within = [ask.expires_in, self.settings.expire_after];

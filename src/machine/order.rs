@@ -12,6 +12,7 @@ pub(super) struct Order {
 }
 
 impl Order {
+    #[inline]
     pub(super) fn insert(&mut self, entry: (u128, TenantId)) {
         if self.solo.is_none() && self.rest.is_empty() {
             self.solo = Some(entry);
@@ -20,6 +21,7 @@ impl Order {
         }
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, entry: (u128, TenantId)) {
         if self.solo == Some(entry) {
             self.solo = None;
@@ -28,6 +30,17 @@ impl Order {
         }
     }
 
+    /// Gives a flow that stays a later tag.
+    #[inline]
+    pub(super) fn advance(&mut self, from: (u128, TenantId), to: (u128, TenantId)) {
+        if self.solo == Some(from) {
+            self.solo = Some(to);
+        } else if self.rest.remove(&from) {
+            self.rest.insert(to);
+        }
+    }
+
+    #[inline]
     pub(super) fn first(&self) -> Option<(u128, TenantId)> {
         match (self.solo, self.rest.first()) {
             (Some(solo), Some(first)) => Some(solo.min(*first)),
@@ -35,6 +48,7 @@ impl Order {
         }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.solo.is_none() && self.rest.is_empty()
     }

@@ -169,6 +169,10 @@ pub(crate) struct Effects<P> {
 }
 
 impl<P> Effects<P> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wake.is_empty() && self.returned.is_empty() && self.pressure.is_none()
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             wake: Vec::new(),

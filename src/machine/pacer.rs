@@ -108,6 +108,7 @@ impl<P> Machine<P> {
     pub(crate) fn strained(&mut self) {
         if let Some(follower) = &mut self.pacer.follower {
             follower.strained(self.now);
+            self.reckon();
         }
     }
 
@@ -140,6 +141,7 @@ impl<P> Machine<P> {
     pub(super) fn pace_departure(&mut self, cost: u64, overdue: bool) {
         if let Some(follower) = &mut self.pacer.follower {
             follower.departed(self.now, cost);
+            self.reckon();
         }
         if overdue {
             self.slow_start();
@@ -151,6 +153,7 @@ impl<P> Machine<P> {
         let ran = self.now - departed_at;
         if let Some(follower) = &mut self.pacer.follower {
             follower.settled(self.now, ran, failed);
+            self.reckon();
         }
     }
 
@@ -175,6 +178,7 @@ impl<P> Machine<P> {
     /// Has the schedule run at the present rate.
     fn retune(&mut self) {
         let now = self.now;
+        self.reckon();
         self.pacer.step_at = self.pacer.ramp.and_then(|ramp| ramp.next(now));
         if self.pacer.step_at.is_none() {
             self.pacer.ramp = None;

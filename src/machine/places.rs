@@ -52,6 +52,34 @@ pub(crate) struct Entry<P> {
     pub(crate) lasting: bool,
 }
 
+impl<P> Slot<P> {
+    #[inline]
+    fn new(entry: Entry<P>, standing: Standing, generation: u32, prev: u32) -> Self {
+        let Entry {
+            payload,
+            cost,
+            since,
+            expires_at,
+            attempts,
+            owner,
+            lasting,
+        } = entry;
+        Self {
+            payload: Some(payload),
+            cost,
+            since,
+            expires_at,
+            generation,
+            prev,
+            next: NONE,
+            attempts,
+            owner,
+            standing,
+            lasting,
+        }
+    }
+}
+
 /// First-in-first-out list of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
@@ -61,6 +89,7 @@ pub(crate) struct List {
 }
 
 impl List {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             head: NONE,
@@ -79,6 +108,7 @@ pub(crate) struct Places<P> {
 }
 
 impl<P> Places<P> {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -91,96 +121,42 @@ impl<P> Places<P> {
         self.len
     }
 
+    /// Fills a slot that is on no list.
     pub(crate) fn insert(&mut self, entry: Entry<P>, standing: Standing) -> JobKey {
-        let Entry {
-            payload,
-            cost,
-            since,
-            expires_at,
-            attempts,
-            owner,
-            lasting,
-        } = entry;
-        let (prev, next) = (NONE, NONE);
-        self.len += 1;
-        if self.free == NONE {
-            return self.grow(Slot {
-                payload: Some(payload),
-                cost,
-                since,
-                expires_at,
-                generation: 0,
-                prev,
-                next,
-                attempts,
-                owner,
-                standing,
-                lasting,
-            });
-        }
-        let index = self.free;
-        let slot = self.slot_mut(index);
-        let generation = slot.generation;
-        let payload = Some(payload);
-        let after = slot.next;
-        *slot = Slot {
-            payload,
-            cost,
-            since,
-            expires_at,
-            generation,
-            prev,
-            next,
-            attempts,
-            owner,
-            standing,
-            lasting,
-        };
-        self.free = after;
-        JobKey { index, generation }
+        self.fill(entry, standing, NONE)
+    }
+
+    /// Fills a slot at the end of a list.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, entry: Entry<P>) -> JobKey {
+        let tail = list.tail;
+        let key = self.fill(entry, Standing::Ready, tail);
+        self.append(list, tail, key.index);
+        key
     }
 
     /// Frees the slot; it must be on no list any more.
     pub(crate) fn remove(&mut self, key: JobKey) -> Option<Entry<P>> {
-        let free = self.free;
-        let slot = self.find_mut(key)?;
-        debug_assert!(
-            slot.prev == NONE && slot.next == NONE,
-            "freed while on a list (I1)"
-        );
-        let payload = slot
-            .payload
-            .take()
-            .expect("a slot that a live key finds is filled");
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.next = free;
-        let &mut Slot {
-            cost,
-            since,
-            expires_at,
-            attempts,
-            owner,
-            lasting,
-            ..
-        } = slot;
-        self.free = key.index;
-        self.len -= 1;
-        Some(Entry {
-            payload,
-            cost,
-            since,
-            expires_at,
-            attempts,
-            owner,
-            lasting,
-        })
+        let (entry, prev, next) = self.empty(key)?;
+        debug_assert!(prev == NONE && next == NONE, "freed while on a list (I1)");
+        Some(entry)
     }
 
+    /// Frees the slot of a job that is on this list.
+    #[inline]
+    pub(crate) fn pull(&mut self, list: &mut List, key: JobKey) -> Option<Entry<P>> {
+        let (entry, prev, next) = self.empty(key)?;
+        self.close_ranks(list, prev, next);
+        Some(entry)
+    }
+
+    #[inline]
     pub(crate) fn get(&self, key: JobKey) -> Option<&Slot<P>> {
         let slot = self.chunks.get(chunk(key.index))?.get(offset(key.index))?;
         (slot.generation == key.generation && slot.payload.is_some()).then_some(slot)
     }
 
+    #[inline]
     pub(crate) fn find_mut(&mut self, key: JobKey) -> Option<&mut Slot<P>> {
         let slot = self
             .chunks
@@ -210,6 +186,7 @@ impl<P> Places<P> {
             })
     }
 
+    #[inline]
     pub(crate) fn head(&self, list: &List) -> Option<JobKey> {
         self.key_at(list.head)
     }
@@ -226,20 +203,32 @@ impl<P> Places<P> {
     }
 
     pub(crate) fn push_back(&mut self, list: &mut List, key: JobKey) {
-        let tail = std::mem::replace(&mut list.tail, key.index);
-        let slot = self.slot_mut(key.index);
-        slot.prev = tail;
-        list.len += 1;
-        match tail {
-            NONE => list.head = key.index,
-            tail => self.slot_mut(tail).next = key.index,
-        }
+        let tail = list.tail;
+        self.slot_mut(key.index).prev = tail;
+        self.append(list, tail, key.index);
     }
 
     pub(crate) fn unlink(&mut self, list: &mut List, key: JobKey) {
         let slot = self.slot_mut(key.index);
         let prev = std::mem::replace(&mut slot.prev, NONE);
         let next = std::mem::replace(&mut slot.next, NONE);
+        self.close_ranks(list, prev, next);
+    }
+
+    /// The second half of joining a list: the new slot knows of `tail` already.
+    #[inline]
+    fn append(&mut self, list: &mut List, tail: u32, index: u32) {
+        list.tail = index;
+        list.len += 1;
+        match tail {
+            NONE => list.head = index,
+            tail => self.slot_mut(tail).next = index,
+        }
+    }
+
+    /// The second half of leaving a list: the slots beside it learn of each other.
+    #[inline]
+    fn close_ranks(&mut self, list: &mut List, prev: u32, next: u32) {
         list.len -= 1;
         match prev {
             NONE => list.head = next,
@@ -251,6 +240,56 @@ impl<P> Places<P> {
         }
     }
 
+    #[inline]
+    fn fill(&mut self, entry: Entry<P>, standing: Standing, prev: u32) -> JobKey {
+        self.len += 1;
+        if self.free == NONE {
+            return self.grow(Slot::new(entry, standing, 0, prev));
+        }
+        let index = self.free;
+        let slot = self.slot_mut(index);
+        let (generation, after) = (slot.generation, slot.next);
+        *slot = Slot::new(entry, standing, generation, prev);
+        self.free = after;
+        JobKey { index, generation }
+    }
+
+    /// Frees a slot; returns what it held, and its place on a list.
+    #[inline]
+    fn empty(&mut self, key: JobKey) -> Option<(Entry<P>, u32, u32)> {
+        let free = self.free;
+        let slot = self.find_mut(key)?;
+        let payload = slot
+            .payload
+            .take()
+            .expect("a slot that a live key finds is filled");
+        slot.generation = slot.generation.wrapping_add(1);
+        let prev = std::mem::replace(&mut slot.prev, NONE);
+        let next = std::mem::replace(&mut slot.next, free);
+        let &mut Slot {
+            cost,
+            since,
+            expires_at,
+            attempts,
+            owner,
+            lasting,
+            ..
+        } = slot;
+        self.free = key.index;
+        self.len -= 1;
+        let entry = Entry {
+            payload,
+            cost,
+            since,
+            expires_at,
+            attempts,
+            owner,
+            lasting,
+        };
+        Some((entry, prev, next))
+    }
+
+    #[inline]
     fn key_at(&self, index: u32) -> Option<JobKey> {
         (index != NONE).then(|| {
             let generation = self.chunks[chunk(index)][offset(index)].generation;
@@ -277,6 +316,7 @@ impl<P> Places<P> {
         }
     }
 
+    #[inline]
     fn slot_mut(&mut self, index: u32) -> &mut Slot<P> {
         &mut self.chunks[chunk(index)][offset(index)]
     }

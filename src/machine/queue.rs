@@ -4,6 +4,7 @@
 //! - I2  no waiter stands in line that the ladder would grant a place.
 //! - I3  the ledger balances, lane by lane.
 //! - I4  without a requeue, depth never exceeds the bound.
+//! - I5  nothing happens by time alone before `soonest`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::machine::budget::Budget;
+use crate::machine::control::{ageing, bounds, standing};
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
 use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
@@ -19,12 +21,12 @@ use crate::machine::pacer::Pacer;
 use crate::machine::places::{Entry, Places};
 use crate::machine::settings::Settings;
 use crate::machine::tenants::{TenantId, Tenants};
-use crate::policy::ladder::{Bounds, Ladder, Load};
+use crate::policy::ladder::{Ladder, Load};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing_delay::StandingDelay;
 use crate::tally::Tally;
 use crate::tick::{Fine, Tick};
-use crate::words::{Exit, Pressure, Priority, WhenFull};
+use crate::words::{Exit, Pressure, Priority};
 
 /// A queue of jobs with payload `P`.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Machine<P> {
     pub(super) settings: Settings,
     /// Latest instant seen; an older one counts as this.
     pub(super) now: Tick,
+    /// What is asked for at every call: until then time alone changes nothing. The true instant may be later.
+    pub(super) soonest: Tick,
     pub(super) schedule: Option<Schedule>,
     pub(super) pacer: Pacer,
     pub(super) budget: Option<Budget>,
@@ -64,12 +68,16 @@ pub(crate) struct Machine<P> {
     /// When work last began to be possible: a first ready job, or a resumption.
     pub(super) busy_since: Tick,
     told: Pressure,
+    /// When that state began; only who measures asks.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
+    told_at: Tick,
 }
 
 impl<P> Machine<P> {
     pub(crate) fn new(settings: Settings, now: Tick) -> Self {
         Self {
             now,
+            soonest: Tick::ZERO,
             schedule: settings
                 .rate
                 .map(|rate| Schedule::new(settings.pace(rate), now)),
@@ -96,6 +104,7 @@ impl<P> Machine<P> {
             last_departure: None,
             busy_since: now,
             told: Pressure::Healthy,
+            told_at: now,
             settings,
         }
     }
@@ -143,12 +152,19 @@ impl<P> Machine<P> {
     }
 
     /// Cost of queued jobs and places out.
+    #[inline]
     pub(crate) fn depth(&self) -> u64 {
         u64::try_from(self.depth).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
         self.ladder.state()
+    }
+
+    /// When the state of the ladder became what it is.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn pressure_since(&self) -> Tick {
+        self.told_at
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -183,6 +199,7 @@ impl<P> Machine<P> {
     // -- shared by the other rooms
 
     /// Nothing may leave: idle time earns no departures.
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.lanes.ready() == 0 || self.paused.is_some()
     }
@@ -195,23 +212,27 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn hold(&mut self, cost: u64, owner: Owner) {
         self.depth += u128::from(cost);
         self.held[owner.priority.index()] += u128::from(cost);
         self.tenants.get_mut(owner.tenant).depth += u128::from(cost);
     }
 
+    #[inline]
     pub(super) fn release(&mut self, cost: u64, owner: Owner) {
         self.depth -= u128::from(cost);
         self.held[owner.priority.index()] -= u128::from(cost);
         self.tenants.get_mut(owner.tenant).depth -= u128::from(cost);
     }
 
+    #[inline]
     pub(super) fn critical(&self) -> u64 {
         u64::try_from(self.held[Priority::Critical.index()]).unwrap_or(u64::MAX)
     }
 
     /// Counts in the lane's ledger and in the tenant's.
+    #[inline]
     pub(super) fn count(&mut self, owner: Owner, change: impl Fn(&mut Ledger)) {
         change(&mut self.ledgers[owner.priority.index()]);
         // What nobody owns is the rest of the whole; it is not counted twice.
@@ -221,6 +242,7 @@ impl<P> Machine<P> {
         }
     }
 
+    #[inline]
     pub(super) fn is_standing_delay(&self) -> bool {
         self.standing.is_some_and(|delay| delay.is_standing())
     }
@@ -232,13 +254,27 @@ impl<P> Machine<P> {
         let key = self
             .lanes
             .push(&mut self.places, &mut self.tenants, self.now, entry);
-        if expires_at < Tick::MAX {
-            self.expiries.insert((expires_at, key));
-        }
+        self.expire(key, expires_at);
+        self.expect_resting();
         if was_empty && self.lanes.ready() > 0 {
             self.begin_work();
         }
         key
+    }
+
+    /// A job that was lined up may belong to a tenant that rests.
+    pub(super) fn expect_resting(&mut self) {
+        if let Some(due) = self.lanes.next_due() {
+            self.expect(due);
+        }
+    }
+
+    /// Notes when a job is to expire, if ever.
+    pub(super) fn expire(&mut self, key: JobKey, at: Tick) {
+        if at < Tick::MAX {
+            self.expiries.insert((at, key));
+            self.expect(at);
+        }
     }
 
     /// Takes a job out of everything it is in, depth included; `charge` = it departs. The ledger is the caller's.
@@ -253,7 +289,9 @@ impl<P> Machine<P> {
             self.later.remove(&key);
         }
         // A retry that is not due yet is known by the instant at which it will be.
-        self.delayed.remove(&(entry.since, key));
+        if !self.delayed.is_empty() {
+            self.delayed.remove(&(entry.since, key));
+        }
         self.release(entry.cost, entry.owner);
         Some(entry)
     }
@@ -299,11 +337,13 @@ impl<P> Machine<P> {
         if self.depth > 0
             && let Some(delay) = &mut self.standing
         {
-            delay.begin(self.now);
+            let end = delay.begin(self.now);
+            self.expect(end);
         }
         let state = self.ladder.state();
         if state != self.told {
             self.told = state;
+            self.told_at = self.now;
             fx.pressure = Some(state);
         }
         self.debug_invariants();
@@ -312,7 +352,9 @@ impl<P> Machine<P> {
     pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
         self.tenants.get_mut(owner.tenant).line -= u128::from(cost);
         self.hold(cost, owner);
-        self.line.set(key, Stand::Granted(self.now + LAPSE));
+        let lapse = self.now + LAPSE;
+        self.line.set(key, Stand::Granted(lapse));
+        self.expect(lapse);
         fx.wake.push(key);
     }
 
@@ -337,39 +379,6 @@ pub(super) fn exit_count(ledger: &mut Ledger, exit: Exit) -> &mut u64 {
     }
 }
 
-pub(super) fn bounds(settings: &Settings) -> Bounds {
-    let Settings {
-        max_depth,
-        low,
-        high,
-        max_waiters,
-        when_full,
-        ..
-    } = *settings;
-    Bounds {
-        max_depth,
-        low,
-        high,
-        max_waiters,
-        evicting: when_full != WhenFull::Refuse,
-    }
-}
-
-pub(super) fn standing(settings: &Settings) -> Option<StandingDelay> {
-    settings
-        .standing_delay
-        .map(|(target, interval)| StandingDelay::new(target, interval))
-}
-
-/// Time in which a full queue drains, at least a second: the unit of ageing between lanes.
-pub(super) fn ageing(settings: &Settings) -> Duration {
-    let full = settings
-        .rate
-        .map(|rate| rate.interval().times(settings.max_depth).duration());
-    full.unwrap_or_default().max(LEAST_AGEING)
-}
-
 /// A place that was granted and not collected for so long goes to the next: longer than any healthy executor takes to
 /// poll a woken task, short enough that a shelved future holds nobody up for long.
 const LAPSE: Duration = Duration::from_secs(1);
-const LEAST_AGEING: Duration = Duration::from_secs(1);

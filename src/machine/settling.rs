@@ -13,8 +13,7 @@ impl<P> Machine<P> {
     /// As `settle`, where it changes nothing but counts: nobody waits for the place in flight, and no end is near.
     /// `false` = not so, and nothing was done. Leaves what is due by now to whoever comes next.
     pub(crate) fn settle_quietly(&mut self, now: Tick, run: &InFlight) -> bool {
-        let bounded = self.settings.max_in_flight < u64::MAX;
-        if self.closed || bounded || self.is_adaptive() {
+        if !self.lets_acks_wait() {
             return false;
         }
         self.now = self.now.max(now);
@@ -151,9 +150,8 @@ impl<P> Machine<P> {
         let (due, expires_at) = (entry.since, entry.expires_at);
         let key = self.places.insert(entry, Standing::Delayed);
         self.delayed.insert((due, key));
-        if expires_at < Tick::MAX {
-            self.expiries.insert((expires_at, key));
-        }
+        self.expect(due);
+        self.expire(key, expires_at);
         key
     }
 

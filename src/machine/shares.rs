@@ -28,6 +28,7 @@ impl Shares {
         self.any = ppm.iter().any(|share| *share > 0);
     }
 
+    #[inline]
     pub(crate) fn is_off(&self) -> bool {
         !self.any
     }

@@ -85,10 +85,12 @@ impl Tenants {
         };
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: TenantId) -> &Tenant {
         &self.all[id.0 as usize]
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: TenantId) -> &mut Tenant {
         &mut self.all[id.0 as usize]
     }
@@ -137,6 +139,7 @@ impl Tenants {
     }
 
     /// Charges a departure to a tenant's own rate. Returns when its next is due, if that is later.
+    #[inline]
     pub(crate) fn charge(&mut self, id: TenantId, now: Tick, cost: u64) -> Option<Tick> {
         let interval = self.interval.filter(|_| id != TenantId::NONE)?;
         let tenant = self.get_mut(id);
@@ -156,7 +159,14 @@ impl Tenants {
         };
     }
 
+    /// Whether tenants have a rate of their own.
+    #[inline]
+    pub(crate) const fn are_paced(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// When a tenant's next departure is due.
+    #[inline]
     pub(crate) fn due(&self, id: TenantId) -> Tick {
         if self.interval.is_some() {
             self.get(id).due.ceil()

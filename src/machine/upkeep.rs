@@ -17,8 +17,13 @@ impl<P> Machine<P> {
 
     /// When time alone changes something next, or, if `consumers` wait, the next departure is due. May lie in the past.
     pub(crate) fn next_event(&self, consumers: bool) -> Option<Tick> {
-        let upkeep = self.next_upkeep();
-        if !consumers || self.is_idle() || self.in_flight() >= self.settings.max_in_flight {
+        let upkeep = if self.soonest < Tick::MAX {
+            self.next_upkeep()
+        } else {
+            None
+        };
+        self.debug_soonest();
+        if !consumers || self.is_idle() || !self.has_room_in_flight() {
             return upkeep;
         }
         let due = self
@@ -28,15 +33,50 @@ impl<P> Machine<P> {
         Some(upkeep.map_or(due, |upkeep| upkeep.min(due)))
     }
 
+    /// Time alone changes nothing before this instant; [`Tick::MAX`] = never.
+    #[inline]
+    pub(crate) const fn soonest(&self) -> Tick {
+        self.soonest
+    }
+
     /// First step of every call: the clock never goes back, and what was due by now has happened.
+    #[inline]
     pub(super) fn arrive(&mut self, now: Tick, fx: &mut Effects<P>) {
         self.now = self.now.max(now);
-        if self.next_upkeep().is_some_and(|at| at <= self.now) {
-            self.catch_up(fx);
+        self.debug_soonest();
+        if self.soonest <= self.now {
+            self.pass(fx);
         }
     }
 
-    /// Asked for several times a call, and mostly there is nothing: each source is first looked at for being empty.
+    /// Something happens by time alone at `at`, or not before it (keeps I5).
+    #[inline]
+    pub(super) fn expect(&mut self, at: Tick) {
+        self.soonest = self.soonest.min(at);
+    }
+
+    /// What happens by time alone has changed as a whole: the next call looks at all of it.
+    pub(super) fn reckon(&mut self) {
+        self.soonest = Tick::ZERO;
+    }
+
+    #[cold]
+    fn pass(&mut self, fx: &mut Effects<P>) {
+        if self.next_upkeep().is_some_and(|at| at <= self.now) {
+            self.catch_up(fx);
+        }
+        self.soonest = self.next_upkeep().unwrap_or(Tick::MAX);
+    }
+
+    fn debug_soonest(&self) {
+        debug_assert!(
+            self.next_upkeep().is_none_or(|at| at >= self.soonest),
+            "I5: {:?} before {:?}",
+            self.next_upkeep(),
+            self.soonest
+        );
+    }
+
     fn next_upkeep(&self) -> Option<Tick> {
         let mut next = Tick::MAX;
         let mut sooner = |at: Option<Tick>| next = at.map_or(next, |at| at.min(next));
@@ -89,7 +129,7 @@ impl<P> Machine<P> {
         self.ripen();
         if self.lanes.next_due().is_some_and(|due| due <= now) {
             let was_empty = self.lanes.ready() == 0;
-            self.lanes.wake(&self.places, &mut self.tenants, now);
+            self.lanes.wake(&mut self.tenants, now);
             if was_empty && self.lanes.ready() > 0 {
                 self.begin_work();
             }
@@ -97,9 +137,11 @@ impl<P> Machine<P> {
         if self.pacer.next().is_some_and(|at| at <= now) {
             self.move_rate();
         }
-        let oldest = self.oldest_wait(now);
-        if let Some(delay) = &mut self.standing {
-            delay.finish(now, oldest);
+        if self.standing.is_some_and(|delay| delay.is_over(now)) {
+            let oldest = self.oldest_wait(now);
+            if let Some(delay) = &mut self.standing {
+                delay.finish(now, oldest);
+            }
         }
         if !self.ended && self.drain.is_some_and(|deadline| deadline <= now) {
             self.finish_drain(fx);
@@ -115,7 +157,10 @@ impl<P> Machine<P> {
             self.delayed.pop_first();
             let again = self.places.get(key).is_some_and(|slot| slot.attempts > 0);
             match &mut self.budget {
-                Some(budget) if again => budget.waiting.push_back(key),
+                Some(budget) if again => {
+                    budget.waiting.push_back(key);
+                    self.soonest = Tick::ZERO;
+                }
                 _ => self.line_up(key),
             }
         }
@@ -148,6 +193,7 @@ impl<P> Machine<P> {
         let now = self.now;
         self.lanes
             .ripen(&mut self.places, &mut self.tenants, now, key);
+        self.expect_resting();
         if was_empty && self.lanes.ready() > 0 {
             self.begin_work();
         }

@@ -1,10 +1,15 @@
-//! See it: what every queue counts, for whoever collects metrics.
+//! See it: what every queue and every watched limiter counts, for whoever collects metrics or looks.
 //!
 //! Every queue publishes its ledger and its gauges through the `metrics` facade, as soon as the program has installed a
 //! recorder of its choice: nothing has to be called, and the recorder may come before the queues or after. Numbers are
 //! published once a second by a thread of their own, whatever clock the queues have; an operation on a queue pays for no
 //! more than the ledger does anyway.
 //!
+//! Limiters count where they are [`Watched`]: put one around a limiter or a hierarchy, and it is published likewise, by
+//! level and endpoint, with who was refused most.
+//!
+//! - [`snapshot()`] tells everything at once, as values or as JSON: states, bounds, rates, percentiles, trends, ledgers by
+//!   lane and tenant, levels, top refused keys, and what could be changed.
 //! - [`publish`] publishes now: at the end of a program, or in a test under a recorder of the test's own.
 //! - [`publish_then`] publishes and renders before the next publication, so that the page is exact.
 //! - [`catalogue`] is the table below, for programs.
@@ -20,6 +25,12 @@
 //! drained  = in_flight + count of processing_seconds (all results)
 //! drained  = count of wait_seconds{outcome="drained"}
 //! ```
+//! Of a watched limiter, per `limiter`:
+//! ```text
+//! requests{decision="rejected"} (all endpoints) = rejections (all levels and reasons)
+//! rejections{reason="quota"} of a level         = count of retry_after_seconds
+//! backend_errors{mode="open"}, {mode="closed"}  = requests{decision="error_allowed"}, {decision="error_rejected"}
+//! ```
 //! No counter ever falls. All series of a queue are there from its first publication on, at zero, so that the first
 //! refusal is seen as an increase.
 //!
@@ -30,7 +41,9 @@
 //! # Labels
 //! `queue` is the queue's [name](crate::queue::Builder::name), cut to 64 characters, or `unnamed`. The second living
 //! queue of a name is `name#2`, the next `name#3`. When a queue ends, its label goes to the next of that name, and its
-//! counts go on. A process has at most 256 such labels: queues beyond are published as their sum under `other`. No key,
+//! counts go on. A process has at most 256 such labels: queues beyond are published as their sum under `other`. So it is
+//! with `limiter`. `level` and `dimension` are the levels' names; `endpoint` is what
+//! [`by_endpoint`](Watched::by_endpoint) names, `unmatched` where that is nothing, and `other` beyond 256 of them. No key,
 //! no tenant and nothing else that callers choose is ever a label.
 //!
 //! A recorder is not told of queues that had ended before its first publication. Recorders are told apart by where they
@@ -68,22 +81,57 @@
 //! | `sluicegate_queue_wait_seconds` | histogram | seconds | `queue`; `outcome` = drained, dropped | Time from a job's offer, or from when its retry was due, to its departure or its end in the queue. |
 //! | `sluicegate_queue_depth_on_enqueue` | histogram | cost | `queue` | Depth as an arriving job made it, its own cost included. |
 //! | `sluicegate_queue_processing_seconds` | histogram | seconds | `queue`; `result` = ok, error, retry | Time in flight, from a departure to the consumer's verdict. |
+//! | `sluicegate_requests_total` | counter | requests | `limiter`; `endpoint`; `decision` = allowed, rejected, exempt, error_allowed, error_rejected | Requests to a watched limiter, each once, by what became of it. |
+//! | `sluicegate_rejections_total` | counter | requests | `limiter`; `level`; `reason` = quota, cost_too_large | Requests refused, each once, by the level that refused for longest. |
+//! | `sluicegate_consumed_units_total` | counter | units | `limiter`; `level` | Units charged; what is given back later is not subtracted. |
+//! | `sluicegate_refunded_units_total` | counter | units | `limiter`; `level` | Units given back. |
+//! | `sluicegate_limit_units_per_second` | gauge | units per second | `limiter`; `level` | Rate that one key may have over time, unless it has a limit of its own. |
+//! | `sluicegate_burst_units` | gauge | units | `limiter`; `level` | Units that one key may have at once, unless it has a limit of its own. |
+//! | `sluicegate_available_units` | gauge | units | `limiter`; `level` | Units left at the last decision, of levels that everybody shares. |
+//! | `sluicegate_retry_after_seconds` | histogram | seconds | `limiter`; `level` | Waits that refused requests were told, by the level that refused for longest. |
+//! | `sluicegate_tracked_keys` | gauge | keys | `limiter`; `level` | Keys remembered, where they are in this process. |
+//! | `sluicegate_tracked_keys_max` | gauge | keys | `limiter`; `level` | Most keys that are remembered. |
+//! | `sluicegate_key_evictions_total` | counter | keys | `limiter`; `level`; `reason` = idle, capacity | Keys forgotten because they were idle, and new ones for which there was no room. |
+//! | `sluicegate_hottest_key_rejections_per_minute` | gauge | requests per minute | `limiter`; `dimension` | Refusals of the key that was refused most in the last minute, as many as are certain. |
+//! | `sluicegate_backend_errors_total` | counter | requests | `limiter`; `mode` = open, closed | Requests decided without the store that should have: let through (open) or refused (closed). |
+//! | `sluicegate_limiters` | gauge |  |  | Watched limiters alive. |
 //! | `sluicegate_queues` | gauge |  |  | Queues alive. |
 //! | `sluicegate_build_info` | gauge |  | `version` | Always 1; its label tells the version of this crate. |
 
+mod advice;
+mod advisor;
 #[cfg(feature = "prometheus")]
 mod error;
+#[cfg(feature = "json")]
+mod json;
+mod limiter_view;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+mod queue_view;
+#[cfg(feature = "serde")]
+mod seconds;
 #[cfg(feature = "prometheus")]
 mod server;
+mod snapshot;
+mod take;
+mod take_limiter;
+mod watched;
 
+pub use self::advice::{Advice, Confidence, Setting};
 #[cfg(feature = "prometheus")]
 pub use self::error::ServeError;
+pub use self::limiter_view::{
+    EndpointView, LevelView, LimiterFlow, LimiterPoint, LimiterView, RefusedKey, TopRefused,
+    Verdicts,
+};
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::{Prometheus, prometheus, serve};
+pub use self::queue_view::{Flow, LaneView, QueuePoint, QueueView, TenantView, Times};
 #[cfg(feature = "prometheus")]
 pub use self::server::Server;
+pub use self::snapshot::{Keys, Snapshot};
+pub use self::take::{key_tag, sample, snapshot, snapshot_with};
+pub use self::watched::{Watched, WatchedDeciding};
 pub use crate::telemetry::catalogue::{Kind, Metric, MetricLabel};
 use crate::telemetry::{catalogue as table, publisher};
 

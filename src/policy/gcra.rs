@@ -83,42 +83,62 @@ impl Gcra {
         Fine::at(now).plus(self.interval.times(used))
     }
 
+    /// The latest `tat` of a bucket that nobody waits for; one of a limit that was larger is clamped to it.
+    #[inline]
+    pub(crate) fn furthest(self, now: Tick) -> Fine {
+        Fine::at(now).plus(self.tolerance)
+    }
+
     /// Units that stay in an elevated bucket after `cost`: half of it, or what the cost leaves.
     pub(crate) const fn half_kept(self, cost: u64) -> u64 {
         let (half, rest) = (self.depth / 2, self.depth.saturating_sub(cost));
         if half < rest { half } else { rest }
     }
 
+    /// `tat` after a cost, if it is granted and leaves at least `kept` units in the bucket.
+    #[inline(always)]
+    pub(crate) fn fit(self, tat: Fine, now: Tick, cost: u64, kept: u64) -> Option<Fine> {
+        let charged = self.charged(tat, now, cost);
+        let most = Fine::at(now).plus(self.room(kept));
+        // A sum that stands at the end of time did not fit an instant: then nothing is granted any more.
+        let fits = charged <= most && cost <= self.depth && charged < Fine(u128::MAX);
+        (fits || cost == 0).then_some(charged)
+    }
+
     /// Judges a cost; a grant leaves at least `kept` units in the bucket.
-    ///
-    /// Inlined, so that a caller who only asks for the verdict does not pay for the other numbers.
     #[inline]
     pub(crate) fn judge(self, tat: Fine, now: Tick, cost: u64, kept: u64) -> Decision {
-        let at = Fine::at(now);
-        let lead = tat.minus(at);
-        let after = lead.plus(self.interval.times(cost));
-        let verdict = if cost == 0 {
+        let granted = self.fit(tat, now, cost, kept).is_some();
+        self.decision(tat, now, cost, kept, granted)
+    }
+
+    /// What there is to say of a cost that was granted or not, as [`fit`](Self::fit) told.
+    ///
+    /// Inlined, so that a caller who only asks for the verdict does not pay for the other numbers.
+    #[inline(always)]
+    pub(crate) fn decision(
+        self,
+        tat: Fine,
+        now: Tick,
+        cost: u64,
+        kept: u64,
+        granted: bool,
+    ) -> Decision {
+        let before = tat.minus(Fine::at(now));
+        let after = before.plus(self.interval.times(cost));
+        let verdict = if granted {
             Verdict::Granted
         } else if cost > self.depth {
             Verdict::Never {
                 max_cost: self.depth,
             }
         } else {
-            let room = self.tolerance.minus(self.interval.times(kept));
-            // At the end of time the sum does not fit an instant: then nothing is granted any more.
-            if after <= room && at.0.checked_add(after.0).is_some() {
-                Verdict::Granted
-            } else {
-                let wait = after.minus(room).duration();
-                Verdict::Refused {
-                    retry_after: wait.max(Duration::from_nanos(1)),
-                }
+            let wait = after.minus(self.room(kept)).duration();
+            Verdict::Refused {
+                retry_after: wait.max(Duration::from_nanos(1)),
             }
         };
-        let lead = match verdict {
-            Verdict::Granted => after,
-            Verdict::Refused { .. } | Verdict::Never { .. } => lead,
-        };
+        let lead = if granted { after } else { before };
         let remaining = self.tolerance.minus(lead).over(self.interval);
         Decision {
             at: now,
@@ -131,6 +151,12 @@ impl Gcra {
             },
             reset_after: lead.duration(),
         }
+    }
+
+    /// What a caller may use of the tolerance who has to leave `kept` units.
+    #[inline]
+    fn room(self, kept: u64) -> Fine {
+        self.tolerance.minus(self.interval.times(kept))
     }
 
     /// `tat` after a cost, whether it fitted or is charged ahead.

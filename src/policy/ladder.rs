@@ -60,16 +60,19 @@ impl Ladder {
         self.bounds = bounds;
     }
 
+    #[inline]
     pub(crate) fn state(&self) -> Pressure {
         self.state
     }
 
     /// Whether `cost` more fits under the bound.
+    #[inline]
     pub(crate) fn fits(&self, cost: u64, depth: u64) -> bool {
         cost <= self.bounds.max_depth.saturating_sub(depth)
     }
 
     /// Whether the head of the line, or a newcomer behind an empty one, gets a place. `critical` = critical cost held.
+    #[inline]
     pub(crate) fn grants(&self, cost: u64, depth: u64, critical: u64) -> bool {
         let Bounds {
             max_depth,
@@ -88,6 +91,7 @@ impl Ladder {
     }
 
     /// Judges the state anew after a change of depth, line, delay or bounds.
+    #[inline]
     pub(crate) fn judge(&mut self, load: Load) -> Pressure {
         let Load {
             depth,

@@ -72,16 +72,19 @@ impl Schedule {
     }
 
     /// Earliest instant of the next departure.
+    #[inline]
     pub(crate) fn due(&self) -> Tick {
         self.sustained.max(self.peak_due()).ceil()
     }
 
     /// Forgives what is owed: work begins at `now`, and idle time earns nothing.
+    #[inline]
     pub(crate) fn begin(&mut self, now: Tick) {
         self.sustained = self.sustained.max(Fine::at(now));
     }
 
     /// Charges a departure that happens at `now`, not before [`due`](Self::due) (keeps I1).
+    #[inline]
     pub(crate) fn depart(&mut self, now: Tick, cost: u64) {
         debug_assert!(now >= self.due(), "departure before its time (I1)");
         let now = Fine::at(now);
@@ -159,6 +162,7 @@ impl Schedule {
         self.pace.interval.times(units).duration()
     }
 
+    #[inline]
     fn peak_due(&self) -> Fine {
         self.peak.minus(self.pace.grain)
     }

@@ -34,11 +34,9 @@ impl StandingDelay {
         (self.target, self.interval) == (target, interval)
     }
 
-    /// Starts an interval if none runs; called while there is depth.
-    pub(crate) fn begin(&mut self, now: Tick) {
-        if self.end.is_none() {
-            self.end = Some(now + self.interval);
-        }
+    /// Starts an interval if none runs; called while there is depth. Returns its end.
+    pub(crate) fn begin(&mut self, now: Tick) -> Tick {
+        *self.end.get_or_insert(now + self.interval)
     }
 
     /// Notes the wait of a job that starts.
@@ -51,13 +49,18 @@ impl StandingDelay {
 
     /// Ends the interval that is over at `now`; `oldest` = age of the oldest job, if there is one.
     pub(crate) fn finish(&mut self, now: Tick, oldest: Option<Duration>) {
-        if self.end.is_none_or(|end| end > now) {
+        if !self.is_over(now) {
             return;
         }
         // Without a departure nothing else tells the wait than the age of who still waits.
         let shortest = self.shortest.take().or(oldest);
         self.standing = shortest.is_some_and(|shortest| shortest > self.target);
         self.end = oldest.map(|_| now + self.interval);
+    }
+
+    /// Whether an interval is over at `now`.
+    pub(crate) fn is_over(&self, now: Tick) -> bool {
+        self.end.is_some_and(|end| end <= now)
     }
 
     /// When the present interval ends.

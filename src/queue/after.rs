@@ -14,7 +14,7 @@ use crate::machine::{Effects, InFlight};
 use crate::sync::Arc;
 use crate::words::{Exit, Pressure};
 
-/// Collected under the lock, run after it. Empty ones cost no allocation.
+/// Collected under the lock, run after it.
 pub(crate) struct After<T> {
     pub(crate) fx: Effects<Parcel<T>>,
     pub(crate) wakers: Wakers,
@@ -63,6 +63,7 @@ impl<T> After<T> {
     }
 
     /// Keeps a waker that is not needed any more, to be dropped unlocked.
+    #[inline]
     pub(crate) fn drop_later(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
             self.rare().stale.push(waker);
@@ -103,9 +104,6 @@ impl<T> After<T> {
 
     /// Runs it all, with no lock held. A panic of foreign code goes on once the rest is done.
     pub(crate) fn run(self, core: &Arc<Core<T>>) {
-        if self.is_quiet() {
-            return;
-        }
         let mut shield = Shield::default();
         self.wakers.wake(&mut shield);
         if self.start {
@@ -151,12 +149,26 @@ impl<T> After<T> {
         shield.finish();
     }
 
-    fn is_quiet(&self) -> bool {
-        self.wakers.is_empty()
-            && self.publish.is_none()
+    /// Whether there is nothing to run.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.wakers.is_empty() && self.only_wakes()
+    }
+
+    /// Whether there is nothing to run but wakers.
+    #[inline]
+    pub(crate) fn only_wakes(&self) -> bool {
+        self.publish.is_none()
             && self.rare.is_none()
             && self.fx.gone.is_empty()
-            && !(self.start || self.closed || self.drained || self.over)
+            && !(self.start | self.closed | self.drained | self.over)
+    }
+
+    /// Takes all of it out; what memory the list of waiters has stays for the next step.
+    pub(crate) fn take(&mut self) -> Self {
+        let mut taken = std::mem::replace(self, Self::new());
+        std::mem::swap(&mut self.fx.wake, &mut taken.fx.wake);
+        taken
     }
 }
 

@@ -36,6 +36,12 @@ impl Backoff {
         }
     }
 
+    /// The longest delay that it comes to.
+    #[cfg(feature = "broker")]
+    pub(crate) const fn most(self) -> Duration {
+        self.most
+    }
+
     /// The delay after the attempt of this number, which is 1 for the first.
     pub(crate) fn delay(self, attempt: u32) -> Duration {
         let doublings = attempt.saturating_sub(1).min(63);

@@ -72,6 +72,7 @@ impl Consumers {
     }
 
     /// A job was taken, by a consumer in line or by a newcomer. Returns the waker, to be dropped unlocked.
+    #[inline]
     pub(crate) fn taken(&mut self, id: Option<u64>) -> Option<Waker> {
         self.summons = None;
         id.and_then(|id| self.leave(id))
@@ -101,6 +102,12 @@ impl Consumers {
         });
         self.idle -= 1;
         consumer.waker.take()
+    }
+
+    /// Whether nobody waits who is not on the way.
+    #[inline]
+    pub(crate) const fn is_deserted(&self) -> bool {
+        self.idle == 0 && self.lingerers.is_empty()
     }
 
     /// Those for whom a departure is due, and who wait for more jobs to take along.

@@ -25,8 +25,10 @@ use super::state::{DriverSeat, Phase, State};
 use super::tuning::DownstreamVitals;
 use super::watch::NewWatch;
 use crate::clock::Clock;
-use crate::machine::{Machine, Settings, Spec};
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, process};
+use crate::machine::{Acks, InFlight, Machine, Settings, Spec};
+use crate::sync::{
+    Apart, Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, process,
+};
 // Whoever measures is outside of what is modelled: its locks are those of the process.
 #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
 use crate::telemetry::roll::Seat;
@@ -36,7 +38,9 @@ use crate::words::Pressure;
 
 /// The shared half of every handle. Handles, permits and jobs keep it alive; the driver does not.
 pub(crate) struct Core<T> {
-    state: Mutex<State<T>>,
+    room: Apart<Mutex<Room<T>>>,
+    /// Jobs done that nobody has to hear of at once; locked after the room, if both are.
+    acks: Apart<Mutex<Acks>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timer: Timer,
     pub(crate) outlet: Outlet<T>,
@@ -49,7 +53,7 @@ pub(crate) struct Core<T> {
     pressure: watch::Sender<Pressure>,
     /// Sequence of the state that was published last; changed while the channel's own lock is held.
     published: process::AtomicU64,
-    depth: AtomicU64,
+    depth: Apart<AtomicU64>,
     level: AtomicU32,
     pub(crate) senders: AtomicUsize,
     pub(crate) receivers: AtomicUsize,
@@ -58,6 +62,13 @@ pub(crate) struct Core<T> {
     #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
     seat: Seat,
     vitals: Mutex<Option<Vitals>>,
+}
+
+/// What the lock guards: the state, and what the present step leaves to do. Between two steps that is nothing, so a step
+/// which leaves nothing has made and dropped nothing either.
+struct Room<T> {
+    state: State<T>,
+    after: After<T>,
 }
 
 /// Whom the driver asks how the downstream fares, how often, and when it did last.
@@ -112,10 +123,15 @@ impl<T> Core<T> {
             drains: 0,
             returned: Vec::new(),
             phase: Phase::Open,
+            acks_wait: false,
             sequence: 0,
         };
         Arc::new(Self {
-            state: Mutex::new(state),
+            room: Apart(Mutex::new(Room {
+                state,
+                after: After::new(),
+            })),
+            acks: Apart::default(),
             clock: parts.clock,
             timer: parts.timer,
             outlet: parts.dead_letters.map_or_else(Outlet::silent, Outlet::new),
@@ -124,7 +140,7 @@ impl<T> Core<T> {
             runtime: Mutex::new(parts.runtime),
             pressure: watch::Sender::new(Pressure::Healthy),
             published: process::AtomicU64::new(0),
-            depth: AtomicU64::new(0),
+            depth: Apart(AtomicU64::new(0)),
             level: AtomicU32::new(Pressure::Healthy as u32),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
@@ -141,13 +157,28 @@ impl<T> Core<T> {
         happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>) -> R,
     ) -> R {
         let now = self.clock.now();
-        let mut after = After::new();
-        let mut state = self.state.lock();
-        let result = happens(&mut state, now, &mut after);
-        self.conclude(&mut state, now, &mut after);
-        drop(state);
-        after.run(self);
+        let mut room = self.room.lock();
+        let Room { state, after } = &mut *room;
+        let result = happens(state, now, after);
+        if after.is_quiet() && after.fx.is_empty() && state.is_quiet() {
+            // Relaxed: as in `conclude`.
+            self.depth.store(state.machine.depth(), Ordering::Relaxed);
+        } else {
+            self.conclude(state, now, after);
+            self.leave(room);
+        }
         result
+    }
+
+    /// As [`step`](Self::step), for what goes by the ledger.
+    pub(crate) fn exact_step<R>(
+        self: &Arc<Self>,
+        happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>) -> R,
+    ) -> R {
+        self.step(|state, now, after| {
+            self.take_over(state);
+            happens(state, now, after)
+        })
     }
 
     /// The driver's step: lets pass what is due, and says in `turn` what to do next.
@@ -158,34 +189,71 @@ impl<T> Core<T> {
         happens: impl FnOnce(&mut State<T>, Tick, &mut After<T>),
     ) {
         let now = self.clock.now();
-        let mut after = After::new();
-        let mut state = self.state.lock();
+        let mut room = self.room.lock();
+        let Room { state, after } = &mut *room;
         // While its seat holds no waker it is not woken: it is here already.
         state.driver.armed = None;
         after.drop_later(state.driver.waker.take());
         turn.watches.append(&mut state.driver.watches);
         state.machine.advance(now, &mut after.fx);
-        happens(&mut state, now, &mut after);
-        self.conclude(&mut state, now, &mut after);
+        happens(state, now, after);
+        self.conclude(state, now, after);
         state.driver.waker = Some(waker);
         turn.next = state.driver.armed;
-        drop(state);
+        self.leave(room);
+    }
+
+    /// Unlocks, and does what the step has left to do.
+    fn leave(self: &Arc<Self>, mut room: MutexGuard<'_, Room<T>>) {
+        if room.after.is_quiet() {
+            return;
+        }
+        if room.after.only_wakes() {
+            let wakers = std::mem::take(&mut room.after.wakers);
+            drop(room);
+            return wakers.wake_all();
+        }
+        let after = room.after.take();
+        drop(room);
         after.run(self);
     }
 
-    /// Lets something happen that changes counts only; `false` if it has to be a step after all.
-    pub(crate) fn note(&self, happens: impl FnOnce(&mut State<T>, Tick) -> bool) -> bool {
+    /// Counts a job that is done, where that changes nothing but counts; `false` if it has to be a step.
+    pub(crate) fn ack(&self, run: &InFlight) -> bool {
         let now = self.clock.now();
-        happens(&mut self.state.lock(), now)
+        let aside = self.acks.lock().count(now, run);
+        // What a tenant's job changes is in its own ledger.
+        aside || self.room.lock().state.machine.settle_quietly(now, run)
+    }
+
+    /// Counts jobs that are done, as far as that changes nothing but counts, and marks those it has counted.
+    pub(crate) fn ack_many<'a>(&self, jobs: impl Iterator<Item = (&'a InFlight, &'a mut bool)>) {
+        let now = self.clock.now();
+        let mut acks = self.acks.lock();
+        for (run, counted) in jobs {
+            *counted = acks.count(now, run);
+        }
+    }
+
+    /// Has the machine know of all jobs done. After a close it knows at once.
+    fn take_over(&self, state: &mut State<T>) {
+        state.machine.take_over(&mut self.acks.lock());
     }
 
     /// Looks at the state without letting anything happen.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State<T>, Tick) -> R) -> R {
         let now = self.clock.now();
-        look(&self.state.lock(), now)
+        let mut room = self.room.lock();
+        self.take_over(&mut room.state);
+        look(&room.state, now)
     }
 
     fn conclude(&self, state: &mut State<T>, now: Tick, after: &mut After<T>) {
+        let wait = state.machine.lets_acks_wait();
+        if wait != state.acks_wait {
+            state.acks_wait = wait;
+            self.take_over(state);
+        }
         state.conclude(now, self.outlet.lost(), after);
         if after.has_letters() {
             after.posted = true;
@@ -242,7 +310,7 @@ impl<T> Core<T> {
 
     /// The driver is gone: the next cause for one starts another.
     pub(crate) fn unseat_driver(&self) {
-        let seat = std::mem::take(&mut self.state.lock().driver);
+        let seat = std::mem::take(&mut self.room.lock().state.driver);
         drop(seat);
     }
 
@@ -296,13 +364,15 @@ impl<T> Core<T> {
 impl<T> Drop for Core<T> {
     fn drop(&mut self) {
         // The driver ends when it finds nothing to drive.
-        if let Some(waker) = self.state.get_mut().driver.waker.take() {
+        if let Some(waker) = self.room.0.get_mut().state.driver.waker.take() {
             waker.wake();
         }
         #[cfg(all(feature = "metrics", not(sluicegate_loom)))]
         {
             let lost = self.outlet.lost();
-            let totals = super::measured::totals(self.state.get_mut(), lost);
+            let state = &mut self.room.0.get_mut().state;
+            state.machine.take_over(self.acks.0.get_mut());
+            let totals = super::measured::totals(state, lost);
             self.seat.leave(&totals);
         }
     }

@@ -18,6 +18,15 @@ pub(crate) enum Desk {
 }
 
 impl Desk {
+    /// Whether nobody waits, so that no departure has anybody to wake.
+    #[inline]
+    pub(crate) fn is_deserted(&self) -> bool {
+        match self {
+            Self::Consumers(consumers) => consumers.is_deserted(),
+            Self::Turns(_) => false,
+        }
+    }
+
     /// Wakes whoever is to take the departure that is due now, if any.
     pub(crate) fn call<T>(
         &mut self,
@@ -46,6 +55,7 @@ impl Desk {
     }
 
     /// A job was taken. Returns a waker to be dropped unlocked.
+    #[inline]
     pub(crate) fn taken(&mut self, consumer: Option<u64>) -> Option<Waker> {
         match self {
             Self::Consumers(consumers) => consumers.taken(consumer),

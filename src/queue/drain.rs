@@ -20,7 +20,7 @@ pub struct DrainReport<T> {
 }
 
 pub(crate) async fn run<T>(core: &Arc<Core<T>>, within: Duration) -> DrainReport<T> {
-    let ended = core.step(|state, now, after| {
+    let ended = core.exact_step(|state, now, after| {
         let ended = settled(&state.machine.ledger());
         state.drains += 1;
         state.machine.drain(now, now + within, &mut after.fx);
@@ -29,7 +29,7 @@ pub(crate) async fn run<T>(core: &Arc<Core<T>>, within: Duration) -> DrainReport
     // From here on the drain is given up if this future is dropped.
     let caller = Caller(core);
     core.drained.cancelled().await;
-    let report = core.step(|state, _, _| {
+    let report = core.exact_step(|state, _, _| {
         let ledger = state.machine.ledger();
         DrainReport {
             settled: settled(&ledger) - ended,

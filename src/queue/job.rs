@@ -47,6 +47,8 @@ pub struct Job<T> {
     /// `None` once settled.
     parcel: Option<Parcel<T>>,
     run: InFlight,
+    /// Whether it is counted as done already, and only its item is left to hand out.
+    counted: bool,
     /// Where it goes when it is dropped unsettled, if its consumer is a handler that may yet say what became of it.
     keep: Option<Arc<Keep<T>>>,
 }
@@ -59,6 +61,7 @@ impl<T> Job<T> {
             core: Arc::clone(core),
             parcel: Some(payload),
             run,
+            counted: false,
             keep: None,
         }
     }
@@ -109,16 +112,41 @@ impl<T> Job<T> {
         drop(self.into_inner());
     }
 
+    /// All these jobs are done: as [`ack`](Self::ack) of each, with one look at the clock and one lock for all of a
+    /// queue that come in a row.
+    ///
+    /// # Examples
+    /// ```
+    /// use sluicegate::queue::{Builder, Job};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let (tx, rx) = Builder::unpaced().build()?;
+    /// for row in 0..10 {
+    ///     tx.try_send(row)?;
+    /// }
+    /// let rows = rx.recv_many(64).await;
+    /// // ... written in one go ...
+    /// Job::ack_all(rows);
+    /// assert_eq!(tx.snapshot().ledger.acked, 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ack_all(jobs: impl IntoIterator<Item = Self>) {
+        let mut jobs: Vec<Self> = jobs.into_iter().collect();
+        for row in jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.core, &b.core)) {
+            let core = Arc::clone(&row[0].core);
+            core.ack_many(row.iter_mut().map(|job| (&job.run, &mut job.counted)));
+        }
+        jobs.into_iter().for_each(Self::ack);
+    }
+
     /// The job is done; hands out its item.
     #[must_use]
     pub fn into_inner(mut self) -> T {
         let Parcel { item, extras } = self.take();
-        let run = &self.run;
-        if !self
-            .core
-            .note(|state, now| state.machine.settle_quietly(now, run))
-        {
-            let run = run.clone();
+        if !self.counted && !self.core.ack(&self.run) {
+            let run = self.run.clone();
             self.core.step(|state, now, after| {
                 state
                     .machine
@@ -208,6 +236,22 @@ impl<T> Job<T> {
             .step(|state, now, _| state.machine.settle_cost(now, run, actual));
     }
 
+    /// The job failed for good; hands out its item, of which the queue keeps no letter.
+    #[cfg(feature = "broker")]
+    pub(crate) fn into_inner_failed(mut self) -> T {
+        let Parcel { item, extras } = self.take();
+        let run = self.run.clone();
+        self.core.step(|state, now, after| {
+            state
+                .machine
+                .settle(now, run, Settled::Failed, &mut after.fx);
+        });
+        if let Some(mut extras) = extras {
+            extras.end(Ending::Failed);
+        }
+        item
+    }
+
     fn put_back(mut self, delay: Duration, counts: bool) {
         let parcel = self.take();
         let run = self.run.clone();
@@ -269,6 +313,13 @@ impl<T> Drop for Job<T> {
         if self.parcel.is_none() {
             return;
         }
+        if self.counted {
+            // The item of another one of its row panicked as it was dropped.
+            if let Some(mut extras) = self.take().extras {
+                extras.end(Ending::Acked);
+            }
+            return;
+        }
         let Some(keep) = self.keep.take() else {
             return self.bury(Settled::Abandoned, Exit::Abandoned, None);
         };
@@ -277,6 +328,7 @@ impl<T> Drop for Job<T> {
             core: Arc::clone(&self.core),
             parcel: self.parcel.take(),
             run: self.run.clone(),
+            counted: self.counted,
             keep: None,
         }));
     }

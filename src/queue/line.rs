@@ -17,7 +17,7 @@ use tokio::task::coop::poll_proceed;
 use super::after::After;
 use super::core::Core;
 use super::state::State;
-use super::terms::Terms;
+use super::terms::Asks;
 use super::watch::{NewWatch, Subject, Watch};
 use crate::machine::{Collected, Offered, Place, WaiterKey};
 use crate::refusal::{Reason, Refusal};
@@ -53,41 +53,31 @@ impl Line {
         &mut self,
         core: &Arc<Core<T>>,
         cx: &mut Context<'_>,
-        terms: &Terms,
+        terms: &impl Asks,
         stay: Option<Duration>,
         mut place: impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
     ) -> Poll<Result<R, Refusal>> {
-        let budget = poll_proceed(cx);
-        let look = match std::mem::replace(self, Self::Over) {
-            Self::Fresh => match &budget {
-                Poll::Ready(_) => {
-                    core.step(|state, now, after| offer(state, now, after, terms, stay, &mut place))
-                }
-                Poll::Pending => {
-                    let keep = &mut |_: &mut State<T>, _, place, _: &mut After<T>| place;
-                    *self = match core
-                        .step(|state, now, after| offer(state, now, after, terms, stay, keep))
-                    {
-                        Look::Placed(place) => Self::Held(Ok(place)),
-                        Look::Refused(refusal) => Self::Held(Err(refusal)),
-                        Look::Waits(key) => Self::Waiting { key, watch: None },
-                    };
-                    return Poll::Pending;
-                }
-            },
-            waiting if budget.is_pending() => {
-                *self = waiting;
+        let budget = match poll_proceed(cx) {
+            Poll::Ready(budget) => budget,
+            Poll::Pending => {
+                self.hold(core, terms, stay);
                 return Poll::Pending;
             }
-            Self::Waiting { key, watch } => {
-                *self = Self::Waiting { key, watch };
-                core.step(|state, now, after| collect(state, now, after, key, terms, &mut place))
+        };
+        let look = match self {
+            Self::Fresh => {
+                core.step(|state, now, after| offer(state, now, after, terms, stay, &mut place))
             }
-            Self::Held(Ok(held)) => {
-                Look::Placed(core.step(|state, now, after| place(state, now, held, after)))
+            Self::Waiting { key, .. } => {
+                core.step(|state, now, after| collect(state, now, after, *key, terms, &mut place))
             }
-            Self::Held(Err(refusal)) => Look::Refused(refusal),
-            Self::Over => panic!("polled after it was ready"),
+            Self::Held(_) | Self::Over => match std::mem::replace(self, Self::Over) {
+                Self::Held(Ok(held)) => {
+                    Look::Placed(core.step(|state, now, after| place(state, now, held, after)))
+                }
+                Self::Held(Err(refusal)) => Look::Refused(refusal),
+                _ => panic!("polled after it was ready"),
+            },
         };
         let look = match look {
             Look::Waits(key) => self.wait(core, cx.waker().clone(), key, terms, &mut place),
@@ -99,10 +89,23 @@ impl Line {
             Look::Refused(refusal) => Err(refusal),
         };
         *self = Self::Over;
-        if let Poll::Ready(budget) = budget {
-            budget.made_progress();
-        }
+        budget.made_progress();
         Poll::Ready(done)
+    }
+
+    /// The task has used up its budget: an offer is made all the same, and what it led to is kept.
+    #[cold]
+    fn hold<T>(&mut self, core: &Arc<Core<T>>, terms: &impl Asks, stay: Option<Duration>) {
+        if !matches!(self, Self::Fresh) {
+            return;
+        }
+        let keep = &mut |_: &mut State<T>, _, place, _: &mut After<T>| place;
+        let look = core.step(|state, now, after| offer(state, now, after, terms, stay, keep));
+        *self = match look {
+            Look::Placed(place) => Self::Held(Ok(place)),
+            Look::Refused(refusal) => Self::Held(Err(refusal)),
+            Look::Waits(key) => Self::Waiting { key, watch: None },
+        };
     }
 
     /// Registers, then looks again: a grant in between is not lost.
@@ -111,7 +114,7 @@ impl Line {
         core: &Arc<Core<T>>,
         waker: Waker,
         key: WaiterKey,
-        terms: &Terms,
+        terms: &impl Asks,
         place: &mut impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
     ) -> Look<R> {
         let known = match self {
@@ -141,7 +144,14 @@ impl Line {
     }
 
     /// Gives up: whoever stood in line leaves it, a place goes to the next.
+    #[inline]
     pub(crate) fn leave<T>(&mut self, core: &Arc<Core<T>>) {
+        if !matches!(self, Self::Over) {
+            self.give_up(core);
+        }
+    }
+
+    fn give_up<T>(&mut self, core: &Arc<Core<T>>) {
         match std::mem::replace(self, Self::Over) {
             Self::Waiting { key, watch } => {
                 core.step(|state, now, after| {
@@ -162,7 +172,7 @@ fn offer<T, R>(
     state: &mut State<T>,
     now: Tick,
     after: &mut After<T>,
-    terms: &Terms,
+    terms: &impl Asks,
     stay: Option<Duration>,
     place: &mut impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
 ) -> Look<R> {
@@ -182,7 +192,7 @@ fn collect<T, R>(
     now: Tick,
     after: &mut After<T>,
     key: WaiterKey,
-    terms: &Terms,
+    terms: &impl Asks,
     place: &mut impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
 ) -> Look<R> {
     if terms.is_cancelled() {

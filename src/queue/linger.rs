@@ -50,6 +50,10 @@ impl Lingerers {
         replaced
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Does not linger any more. Returns the waker, to be dropped unlocked.
     pub(crate) fn leave(&mut self, id: u64) -> Option<Waker> {
         let index = self.all.iter().position(|lingerer| lingerer.id == id)?;

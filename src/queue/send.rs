@@ -9,7 +9,7 @@ use super::core::Core;
 use super::line::Line;
 use super::parcel::{Extras, Parcel};
 use super::refused::Refused;
-use super::terms::Terms;
+use super::terms::Asks;
 use crate::machine::Queued;
 use crate::refusal::Refusal;
 use crate::sync::Arc;
@@ -34,19 +34,19 @@ impl From<Queued> for Accepted {
 
 /// Future that places an item: one lock from the offer to the queue where there is room.
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct SendItem<'a, T> {
+pub(crate) struct SendItem<'a, T, A> {
     core: &'a Arc<Core<T>>,
-    terms: Terms,
+    terms: A,
     item: Option<T>,
     extras: Option<Box<Extras>>,
     stay: Option<Duration>,
     line: Line,
 }
 
-impl<'a, T> SendItem<'a, T> {
+impl<'a, T, A> SendItem<'a, T, A> {
     pub(crate) fn new(
         core: &'a Arc<Core<T>>,
-        terms: Terms,
+        terms: A,
         item: T,
         extras: Option<Box<Extras>>,
         stay: Option<Duration>,
@@ -62,10 +62,10 @@ impl<'a, T> SendItem<'a, T> {
     }
 }
 
-// The item is never pinned.
-impl<T> Unpin for SendItem<'_, T> {}
+// Neither the item nor its terms are ever pinned.
+impl<T, A> Unpin for SendItem<'_, T, A> {}
 
-impl<T> Future for SendItem<'_, T> {
+impl<T, A: Asks> Future for SendItem<'_, T, A> {
     type Output = Result<Accepted, Refused<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -93,7 +93,7 @@ impl<T> Future for SendItem<'_, T> {
     }
 }
 
-impl<T> Drop for SendItem<'_, T> {
+impl<T, A> Drop for SendItem<'_, T, A> {
     fn drop(&mut self) {
         self.line.leave(self.core);
     }

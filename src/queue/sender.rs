@@ -13,7 +13,7 @@ use super::permit::{Permit, Reserve, ReserveOwned};
 use super::refused::Refused;
 use super::send::{Accepted, SendItem, finish};
 use super::snapshot::Snapshot;
-use super::terms::Terms;
+use super::terms::{Plain, Terms};
 use crate::machine::Ask;
 use crate::refusal::{Reason, Refusal};
 use crate::sync::{Arc, Ordering, Weak};
@@ -73,7 +73,7 @@ impl<T> Sender<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn send(&self, item: T) -> Result<Accepted, Refused<T>> {
-        SendItem::new(&self.core, Terms::new(), item, Extras::plain(), None).await
+        SendItem::new(&self.core, Plain, item, Extras::plain(), None).await
     }
 
     /// Sends an item, staying in line for at most `stay`.
@@ -86,7 +86,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     /// As [`send`](Self::send).
     pub async fn send_within(&self, item: T, stay: Duration) -> Result<Accepted, Refused<T>> {
-        SendItem::new(&self.core, Terms::new(), item, Extras::plain(), Some(stay)).await
+        SendItem::new(&self.core, Plain, item, Extras::plain(), Some(stay)).await
     }
 
     /// Sends an item with cost 1 if the queue takes it now.

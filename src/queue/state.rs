@@ -28,6 +28,8 @@ pub(crate) struct State<T> {
     pub(crate) drains: usize,
     pub(crate) returned: Vec<DeadLetter<T>>,
     pub(crate) phase: Phase,
+    /// Whether acknowledgements were last said to be counted aside.
+    pub(crate) acks_wait: bool,
     pub(crate) journal: Journal,
     /// Sequence of the states of pressure, so that publishing them late does no harm.
     pub(crate) sequence: u64,
@@ -134,6 +136,18 @@ impl<T> State<T> {
             .is_some_and(|parcel| parcel.is_cancelled())
     }
 
+    /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let soonest = self.machine.soonest();
+        !self.machine.is_closed()
+            && self.acks_wait == self.machine.lets_acks_wait()
+            && self.desk.is_deserted()
+            && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
+            && self.driver.watches.is_empty()
+            && !Journal::is_on()
+    }
+
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
     pub(crate) fn conclude(&mut self, now: Tick, lost: u64, after: &mut After<T>) {
         for key in after.fx.wake.drain(..) {
@@ -151,7 +165,7 @@ impl<T> State<T> {
             after.rare().news = news;
         }
         self.arm(after);
-        if let Some(pressure) = after.fx.pressure {
+        if let Some(pressure) = after.fx.pressure.take() {
             self.sequence += 1;
             after.publish = Some((self.sequence, pressure));
         }

@@ -146,6 +146,53 @@ impl Terms {
     }
 }
 
+/// What an offer goes by: terms, or none. Nearly all offers have none, and carry nothing about for it.
+pub(crate) trait Asks {
+    /// See [`Terms::ask`].
+    fn ask(&self, now: Tick, spec: &Spec) -> Ask;
+
+    /// See [`Terms::token`].
+    fn token(&self) -> Option<&CancellationToken>;
+
+    /// See [`Terms::is_cancelled`].
+    fn is_cancelled(&self) -> bool;
+}
+
+impl Asks for Terms {
+    fn ask(&self, now: Tick, spec: &Spec) -> Ask {
+        Self::ask(self, now, spec)
+    }
+
+    fn token(&self) -> Option<&CancellationToken> {
+        Self::token(self)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        Self::is_cancelled(self)
+    }
+}
+
+/// No terms: what [`Terms::new`] says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain;
+
+impl Asks for Plain {
+    #[inline]
+    fn ask(&self, _: Tick, _: &Spec) -> Ask {
+        Ask::default()
+    }
+
+    #[inline]
+    fn token(&self) -> Option<&CancellationToken> {
+        None
+    }
+
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
 impl Default for Terms {
     fn default() -> Self {
         Self::new()

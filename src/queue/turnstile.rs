@@ -16,6 +16,8 @@ use crate::machine::{InFlight, NotTaken, Settled};
 use crate::refusal::{Reason, Refusal};
 use crate::sync::{Arc, Ordering};
 use crate::tick::Tick;
+#[cfg(feature = "tower")]
+use crate::words::Pressure;
 
 /// A gate that lets callers through at a rate; clones share it.
 ///
@@ -115,6 +117,23 @@ impl Turnstile {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
+    }
+
+    /// What an offer on these terms would be told now if it could not so much as stand in line; counted as refused.
+    #[cfg(feature = "tower")]
+    pub(crate) fn refused_now(&self, terms: &Terms) -> Option<Refusal> {
+        self.core.step(|state, now, after| {
+            let ask = terms.ask(now, &state.spec);
+            state
+                .machine
+                .refuse_hopeless(now, &ask, false, &mut after.fx)
+        })
+    }
+
+    /// State of the ladder, read without a lock.
+    #[cfg(feature = "tower")]
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.core.pressure()
     }
 
     pub(crate) const fn core(&self) -> &Arc<Core<()>> {

@@ -31,6 +31,13 @@ impl Wakers {
         self.first.is_none()
     }
 
+    /// Calls them in order; the first panic among them goes on after the last.
+    pub(crate) fn wake_all(self) {
+        let mut shield = Shield::default();
+        self.wake(&mut shield);
+        shield.finish();
+    }
+
     /// Calls them in order.
     pub(crate) fn wake(self, shield: &mut Shield) {
         for waker in self.first.into_iter().chain(self.rest) {

@@ -274,7 +274,7 @@ where
 }
 
 /// What a panic said.
-fn message(panic: Box<dyn Any + Send>) -> String {
+pub(crate) fn message(panic: Box<dyn Any + Send>) -> String {
     let text = match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => match panic.downcast::<&'static str>() {

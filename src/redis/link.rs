@@ -116,7 +116,7 @@ impl Link {
         let (connection, generation) = self.connection(until).await?;
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         let reply = match timeout_at(until, connection.send(command)).await {
-            Ok(reply) => reply.map_err(reply::failure),
+            Ok(reply) => reply.map_err(reply::failure).and_then(reply::checked),
             Err(_) => Err(Error::new(Kind::Timeout { deadline })),
         };
         self.shared.settle(generation, reply.as_ref().err());

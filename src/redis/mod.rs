@@ -36,6 +36,7 @@ mod limits;
 mod link;
 mod outcome;
 mod plan;
+pub mod queue;
 mod reply;
 mod rule;
 #[allow(dead_code)] // As above.
@@ -51,3 +52,4 @@ pub use error::Error;
 pub use fallback::WhenUnknown;
 pub use limits::Limits;
 pub use warning::Warning;
+pub use queue::Queue;

@@ -1,7 +1,8 @@
 //! Every metric, described once: name, kind, unit, closed sets of labels, meaning.
 //!
 //! Names are complete, suffixes and units included. No label ever holds a key, a tenant or anything else that callers
-//! choose; `queue` holds a label of the [`roll`](super::roll), of which there are at most 257.
+//! choose; `queue` and `limiter` hold labels of a [`roll`](super::roll), of which there are at most 257 each, and a
+//! limiter has at most 258 endpoints.
 
 use metrics::{Recorder, Unit};
 
@@ -149,11 +150,30 @@ const EXIT: MetricLabel = one_of(
 const OUTCOME: MetricLabel = one_of("outcome", &["drained", "dropped"]);
 const LANE: MetricLabel = one_of("lane", &["low", "normal", "high", "critical"]);
 const RESULT: MetricLabel = one_of("result", &["ok", "error", "retry"]);
+const LIMITER: MetricLabel = one_of("limiter", &[]);
+const ENDPOINT: MetricLabel = one_of("endpoint", &[]);
+const LEVEL: MetricLabel = one_of("level", &[]);
+const DIMENSION: MetricLabel = one_of("dimension", &[]);
+const DECISION: MetricLabel = one_of(
+    "decision",
+    &[
+        "allowed",
+        "rejected",
+        "exempt",
+        "error_allowed",
+        "error_rejected",
+    ],
+);
+const CAUSE: MetricLabel = one_of("reason", &["quota", "cost_too_large"]);
+const GONE: MetricLabel = one_of("reason", &["idle", "capacity"]);
+const MODE: MetricLabel = one_of("mode", &["open", "closed"]);
 const VERSION: MetricLabel = one_of("version", &[env!("CARGO_PKG_VERSION")]);
 
 const SECONDS: &str = "seconds";
 const JOBS: &str = "jobs";
 const COST: &str = "cost";
+const UNITS: &str = "units";
+const REQUESTS_MADE: &str = "requests";
 
 macro_rules! catalogue {
     ($($ident:ident = $metric:expr;)+) => {
@@ -223,6 +243,34 @@ catalogue! {
         "Depth as an arriving job made it, its own cost included.");
     PROCESSING = histogram("sluicegate_queue_processing_seconds", SECONDS, &[QUEUE, RESULT], &tally::WORK,
         "Time in flight, from a departure to the consumer's verdict.");
+    REQUESTS = counter("sluicegate_requests_total", REQUESTS_MADE, &[LIMITER, ENDPOINT, DECISION],
+        "Requests to a watched limiter, each once, by what became of it.");
+    REFUSED = counter("sluicegate_rejections_total", REQUESTS_MADE, &[LIMITER, LEVEL, CAUSE],
+        "Requests refused, each once, by the level that refused for longest.");
+    CONSUMED = counter("sluicegate_consumed_units_total", UNITS, &[LIMITER, LEVEL],
+        "Units charged; what is given back later is not subtracted.");
+    REFUNDED = counter("sluicegate_refunded_units_total", UNITS, &[LIMITER, LEVEL],
+        "Units given back.");
+    LIMIT = Metric { labels: &[LIMITER, LEVEL], ..gauge("sluicegate_limit_units_per_second", "units per second",
+        "Rate that one key may have over time, unless it has a limit of its own.") };
+    BURST = Metric { labels: &[LIMITER, LEVEL], ..gauge("sluicegate_burst_units", UNITS,
+        "Units that one key may have at once, unless it has a limit of its own.") };
+    AVAILABLE = Metric { labels: &[LIMITER, LEVEL], ..gauge("sluicegate_available_units", UNITS,
+        "Units left at the last decision, of levels that everybody shares.") };
+    RETRY_AFTER = histogram("sluicegate_retry_after_seconds", SECONDS, &[LIMITER, LEVEL], &tally::RETRIES,
+        "Waits that refused requests were told, by the level that refused for longest.");
+    KEYS = Metric { labels: &[LIMITER, LEVEL], ..gauge("sluicegate_tracked_keys", "keys",
+        "Keys remembered, where they are in this process.") };
+    MAX_KEYS = Metric { labels: &[LIMITER, LEVEL], ..gauge("sluicegate_tracked_keys_max", "keys",
+        "Most keys that are remembered.") };
+    KEYS_GONE = counter("sluicegate_key_evictions_total", "keys", &[LIMITER, LEVEL, GONE],
+        "Keys forgotten because they were idle, and new ones for which there was no room.");
+    HOTTEST = Metric { labels: &[LIMITER, DIMENSION],
+        ..gauge("sluicegate_hottest_key_rejections_per_minute", "requests per minute",
+        "Refusals of the key that was refused most in the last minute, as many as are certain.") };
+    BACKEND_ERRORS = counter("sluicegate_backend_errors_total", REQUESTS_MADE, &[LIMITER, MODE],
+        "Requests decided without the store that should have: let through (open) or refused (closed).");
+    LIMITERS = Metric { labels: &[], ..gauge("sluicegate_limiters", "", "Watched limiters alive.") };
     QUEUES = Metric { labels: &[], ..gauge("sluicegate_queues", "", "Queues alive.") };
     BUILD_INFO = Metric { labels: &[VERSION], ..gauge("sluicegate_build_info", "",
         "Always 1; its label tells the version of this crate.") };
@@ -233,12 +281,14 @@ mod tests {
     use super::*;
     use crate::refusal::Reason;
     use crate::tally::Processed;
+    use crate::telemetry::meter::Verdict;
     use crate::words::{Exit, Priority};
 
     #[test]
     fn labels_are_the_words_of_the_crate() {
         assert_eq!(REASON.values, Reason::ALL.map(Reason::as_str));
         assert_eq!(RESULT.values, Processed::ALL.map(Processed::as_str));
+        assert_eq!(DECISION.values, Verdict::ALL.map(Verdict::as_str));
         assert_eq!(LANE.values, Priority::ALL.map(Priority::as_str));
         // Failures have a counter of their own.
         let mut exits = Vec::from(EXIT.values);

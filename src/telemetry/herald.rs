@@ -27,6 +27,8 @@ fn run() {
         empty = if roll::is_empty() { empty + 1 } else { 0 };
         // A recorder that panics has been reported by the panic hook; the next second may be better.
         let outcome = catch_unwind(AssertUnwindSafe(publisher::publish));
+        let sampled = catch_unwind(AssertUnwindSafe(super::sample));
+        std::mem::forget(sampled);
         // The payload is foreign too, and its drop may panic once more.
         std::mem::forget(outcome);
     }
@@ -56,7 +58,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::telemetry::roll::{Look, Measured, Seat, Totals};
+    use crate::telemetry::roll::{Detail, Look, Measured, Seat, Totals};
     use crate::words::Pressure;
 
     /// Sends on what it is told of offers to this test's queue.
@@ -107,6 +109,10 @@ mod tests {
                 oldest_wait: None,
                 since_departure: None,
             }
+        }
+
+        fn detail(&self) -> Detail {
+            unreachable!("nobody takes a snapshot in this test")
         }
     }
 

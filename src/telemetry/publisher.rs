@@ -7,14 +7,17 @@
 //!   starts while it is written to is left out.
 //! - I2  recorders are called with no lock held: whoever publishes takes the books with it.
 
+use std::collections::HashMap;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
 use metrics::Recorder;
 
 use super::catalogue::METRICS;
-use super::roll::{self, Entry, Look, Measured, Totals};
+use super::meter::Meter;
+use super::roll::{Entry, Look, METERS, Measured, QUEUES, Totals};
 use super::series::{self, Page, State};
+use super::{limiter_series, meter};
 use crate::sync::process::{Condvar, Mutex};
 use crate::sync::{Arc, Weak};
 
@@ -85,20 +88,30 @@ struct Book {
     /// Where it lies: the one thing by which recorders can be told apart.
     address: usize,
     pages: Vec<(Arc<str>, Page)>,
+    limiters: HashMap<Arc<str>, limiter_series::Page>,
 }
 
 impl Book {
     /// A recorder is not told of queues that had ended before it came.
     fn open(address: usize, recorder: &dyn Recorder) -> Self {
         METRICS.iter().for_each(|metric| metric.describe(recorder));
-        let pages = roll::entries()
+        let pages = QUEUES
+            .entries()
             .into_iter()
             .map(|Entry { label, ended, .. }| {
                 let page = Page::new(&label, &ended);
                 (label, page)
             })
             .collect();
-        Self { address, pages }
+        let page = |entry: Entry<Meter, _>| {
+            let page = limiter_series::Page::new(&entry.label, &entry.ended);
+            (entry.label, page)
+        };
+        Self {
+            address,
+            pages,
+            limiters: METERS.entries().into_iter().map(page).collect(),
+        }
     }
 
     fn write(&mut self, recorder: &dyn Recorder) {
@@ -110,7 +123,7 @@ impl Book {
             label,
             ended,
             living,
-        } in roll::entries()
+        } in QUEUES.entries()
         {
             queues += living.len() as u64;
             // One that is just ending has not left its totals yet: the next publication has them.
@@ -118,7 +131,27 @@ impl Book {
                 self.page(label).write(recorder, &state);
             }
         }
-        series::write_process(recorder, queues);
+        let limiters = self.write_limiters(recorder);
+        series::write_process(recorder, queues, limiters);
+    }
+
+    /// Writes every watched limiter, and says how many live.
+    fn write_limiters(&mut self, recorder: &dyn Recorder) -> u64 {
+        let mut count = 0;
+        for entry in METERS.entries() {
+            count += entry.living.len() as u64;
+            let meters: Option<Vec<_>> = entry.living.iter().map(Weak::upgrade).collect();
+            // As with queues: one that is just ending is told of at the next publication.
+            let Some(meters) = meters else { continue };
+            let mut state = limiter_series::State::of(entry.ended);
+            meters.iter().for_each(|meter| state.add(meter));
+            let page = self.limiters.entry(entry.label);
+            let page = page.or_insert_with_key(|label| {
+                limiter_series::Page::new(label, &meter::Totals::default())
+            });
+            page.write(recorder, &state);
+        }
+        count
     }
 
     fn page(&mut self, label: Arc<str>) -> &mut Page {

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use metrics::{Key, Label, Level, Metadata, Recorder};
+use metrics::{Key, Label, Recorder};
 
 use super::catalogue as named;
 use super::catalogue::Metric;
+use super::ink::{METADATA, Series, Value};
 use super::roll::{Look, Totals};
 use crate::refusal::Reason;
 use crate::sync::Arc;
-use crate::tally::{Histogram, Processed};
+use crate::tally::Processed;
 use crate::words::{Exit, Pressure, Priority};
 
 /// All that is published of a label, summed where it stands for several queues.
@@ -128,28 +129,10 @@ impl State {
     }
 }
 
-enum Value<'a> {
-    Count(u64),
-    Level(f64),
-    Spread(&'a Histogram),
-}
-
 /// One label in a recorder's book: its keys, and what the recorder has been told.
 pub(super) struct Page {
     series: Vec<Series>,
     told: bool,
-}
-
-struct Series {
-    key: Key,
-    /// What is not told, or has been.
-    floor: Floor,
-}
-
-enum Floor {
-    None,
-    Count(u64),
-    Spread(Box<Histogram>),
 }
 
 impl Page {
@@ -161,14 +144,7 @@ impl Page {
             if let (Some(value), [_, second]) = (value, metric.labels) {
                 labels.push(Label::from_static_parts(second.name, value));
             }
-            series.push(Series {
-                key: Key::from_parts(metric.name, labels),
-                floor: match floor {
-                    Value::Count(count) => Floor::Count(count),
-                    Value::Level(_) => Floor::None,
-                    Value::Spread(histogram) => Floor::Spread(Box::new(*histogram)),
-                },
-            });
+            series.push(Series::new(metric, labels, &floor));
         });
         Self {
             series,
@@ -182,47 +158,19 @@ impl Page {
         let first = !std::mem::replace(&mut self.told, true);
         let mut series = self.series.iter_mut();
         state.each(&mut |metric, _, value| {
-            let Series { key, floor } = series.next().expect("the order is always the same");
-            match (value, floor) {
-                (Value::Count(count), Floor::Count(floor)) => {
-                    let told = count.saturating_sub(*floor);
-                    recorder.register_counter(key, &METADATA).absolute(told);
-                }
-                (Value::Spread(now), Floor::Spread(told)) => {
-                    let handle = recorder.register_histogram(key, &METADATA);
-                    if first && now.count().saturating_sub(told.count()) > LONGEST_HISTORY {
-                        **told = *now;
-                    }
-                    for (now, told) in now.buckets.iter().zip(&mut told.buckets) {
-                        let count = now.count.saturating_sub(told.count);
-                        if count > 0 {
-                            // The mean lies in the same bucket, and times the count it is the sum.
-                            let mean = now.sum.saturating_sub(told.sum) as f64 / count as f64;
-                            let count = usize::try_from(count).unwrap_or(usize::MAX);
-                            handle.record_many(mean / metric.units(), count);
-                        }
-                        *told = *now;
-                    }
-                }
-                (Value::Level(level), _) => {
-                    recorder.register_gauge(key, &METADATA).set(level);
-                }
-                _ => debug_assert!(false, "{} changed its kind", metric.name),
-            }
+            let series = series.next().expect("the order is always the same");
+            series.write(recorder, metric, &value, first);
         });
     }
 }
 
-/// Writes what is not of one queue.
-pub(super) fn write_process(recorder: &dyn Recorder, queues: u64) {
-    let key = Key::from_static_name(named::QUEUES.name);
-    recorder.register_gauge(&key, &METADATA).set(queues as f64);
+/// Writes what is of the whole process.
+pub(super) fn write_process(recorder: &dyn Recorder, queues: u64, limiters: u64) {
+    for (metric, living) in [(&named::QUEUES, queues), (&named::LIMITERS, limiters)] {
+        let key = Key::from_static_name(metric.name);
+        recorder.register_gauge(&key, &METADATA).set(living as f64);
+    }
     let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
     let key = Key::from_parts(named::BUILD_INFO.name, vec![version]);
     recorder.register_gauge(&key, &METADATA).set(1.0);
 }
-
-static METADATA: Metadata<'static> = Metadata::new("sluicegate", Level::INFO, Some(module_path!()));
-
-/// Observations of a queue from before its recorder came that are still told one by one, as recorders take them.
-const LONGEST_HISTORY: u64 = 1 << 16;

@@ -1,5 +1,16 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
+#[path = "../broker/conformance.rs"]
+#[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
+mod conformance;
+mod queue;
+mod queue_broker;
+mod queue_claims;
+mod queue_fleet;
+mod queue_pace;
+mod queue_random;
+mod queue_trouble;
+mod queue_worker;
 mod server;
 
 use server::{Options, Server};

@@ -1,9 +1,13 @@
 //! What operators see: metrics that are there from the start, balance, and tell nobody's keys.
 
+mod advice;
+mod kit;
+mod limiters;
 mod load;
 #[cfg(feature = "prometheus")]
 mod page;
 mod recorders;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +28,14 @@ enum Number {
 
 /// Publishes into a recorder and returns what it was told of the queue `label`.
 fn told(recorder: &DebuggingRecorder, label: &str) -> Series {
+    let mut series = all_told(recorder);
+    series.retain(|name, _| name.contains(&format!("{{queue={label:?}")));
+    series
+}
+
+/// Publishes into a recorder and returns everything that it was told.
+fn all_told(recorder: &DebuggingRecorder) -> Series {
     metrics::with_local_recorder(recorder, observe::publish);
-    let queue = format!("queue={label:?}");
     let series = recorder.snapshotter().snapshot().into_vec();
     series
         .into_iter()
@@ -44,7 +54,6 @@ fn told(recorder: &DebuggingRecorder, label: &str) -> Series {
             };
             (format!("{}{{{}}}", key.name(), labels.join(",")), number)
         })
-        .filter(|(name, _)| name.contains(&format!("{{{queue}")))
         .collect()
 }
 

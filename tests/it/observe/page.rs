@@ -8,6 +8,8 @@ use sluicegate::Rate;
 use sluicegate::observe::{self, Kind};
 use sluicegate::queue::Builder;
 
+use super::limiters::busy_edge;
+
 /// Status and body of an answer.
 fn ask(addr: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).expect("somebody listens");
@@ -44,6 +46,7 @@ fn a_scrape_over_http_is_exact_and_has_real_histograms() {
     }
     rx.try_recv().expect("seven are queued").ack();
 
+    let _edge = busy_edge("page");
     let server = observe::serve("127.0.0.1:0").expect("a port is free");
     assert!(server.addr().ip().is_loopback());
     // Every scrape sees what has happened before it, without a wait.

@@ -9,6 +9,7 @@ use sluicegate::Rate;
 use sluicegate::observe;
 use sluicegate::queue::{Builder, Reason, Sender, Terms};
 
+use super::limiters::busy_edge;
 use super::{Number, expected, number, sum, told};
 
 fn queue(name: &str) -> Builder {
@@ -35,6 +36,7 @@ fn every_series_is_there_at_zero_before_the_first_offer() {
 #[test]
 fn what_the_catalogue_tells_of_a_metric_is_described_to_the_recorder() {
     let (_tx, _rx) = queue("described").build::<()>().expect("it is valid");
+    let _edge = busy_edge("described");
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, observe::publish);
     let series = recorder.snapshotter().snapshot().into_vec();

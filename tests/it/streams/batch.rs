@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use sluicegate::Rate;
-use sluicegate::queue::{Builder, Job};
+use sluicegate::queue::{Builder, Ending, Job};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -198,4 +198,75 @@ async fn who_lingers_keeps_no_job_from_the_others() {
     tx.try_send(2).expect("there is room");
     drop(tx);
     assert_eq!(lingering.await.expect("it does not panic"), [2]);
+}
+
+/// Drops of items are foreign code: one that panics keeps nobody's job from being done, once each.
+#[tokio::test(start_paused = true)]
+async fn ack_all_settles_every_job_once_whatever_its_queue_or_tenant() {
+    struct Item(bool);
+    impl Drop for Item {
+        fn drop(&mut self) {
+            assert!(!self.0, "an item that does not like to go");
+        }
+    }
+    let queues: Vec<_> = (0..2)
+        .map(|_| Builder::unpaced().build().expect("valid settings"))
+        .collect();
+    let mut jobs = Vec::new();
+    let mut tickets = Vec::new();
+    for n in 0..12 {
+        let (tx, rx) = &queues[n / 3 % 2];
+        let offer = tx.offer(Item(n == 4));
+        let offer = if n % 4 == 0 {
+            offer.tenant("mine")
+        } else {
+            offer
+        };
+        tickets.push(offer.track().await.expect("there is room"));
+        jobs.push(rx.recv().await.expect("a job is queued"));
+    }
+    let acked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Job::ack_all(jobs)));
+    assert!(acked.is_err(), "the panic goes on");
+    for ticket in tickets {
+        assert!(matches!(
+            timeout(SECOND, ticket).await,
+            Ok(Ending::Acked | Ending::Abandoned)
+        ));
+    }
+    let mut ended = 0;
+    for (tx, _) in &queues {
+        let ledger = tx.snapshot().ledger;
+        assert!(ledger.is_balanced());
+        assert_eq!(ledger.in_flight, 0);
+        ended += ledger.acked + ledger.abandoned;
+    }
+    assert_eq!(ended, 12);
+    Job::ack_all(Vec::<Job<u32>>::new());
+}
+
+#[tokio::test]
+async fn a_job_that_is_done_is_seen_as_done_by_whoever_looks_next() {
+    let (tx, rx) = Builder::unpaced().build().expect("valid settings");
+    for n in 0..100 {
+        tx.try_send(n).expect("there is room");
+        let job = rx.recv().await.expect("a job is queued");
+        assert_eq!(tx.snapshot().ledger.in_flight, 1);
+        job.ack();
+        let ledger = tx.snapshot().ledger;
+        assert_eq!((ledger.in_flight, ledger.acked), (0, n + 1));
+    }
+    // A close in between changes nothing of it.
+    for n in 0..3 {
+        tx.try_send(n).expect("there is room");
+    }
+    let mut held = rx.recv_many(3).await.into_iter();
+    held.next().expect("three were taken").ack();
+    rx.close();
+    assert_eq!(tx.snapshot().ledger.in_flight, 2);
+    held.next().expect("three were taken").ack();
+    assert_eq!(tx.snapshot().ledger.in_flight, 1);
+    Job::ack_all(held);
+    let report = rx.drain(SECOND).await;
+    assert_eq!((report.settled, report.in_flight), (0, 0));
+    assert_balanced(&tx.snapshot());
 }
