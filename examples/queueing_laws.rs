@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use sluicegate::Rate;
-use sluicegate::queue::Builder;
+use sluicegate::queue::{Builder, WhenFull};
 use sluicegate::sim::{Callers, Downstream, Form, Latency, Pattern, Report, Simulation};
 
 const RATE: u64 = 1000;
@@ -60,6 +60,15 @@ fn room(depth: u64) -> Builder {
     Builder::new(Rate::per_second(RATE))
         .max_depth(depth)
         .watermarks(depth - 1, depth)
+}
+
+/// Queue that works on what came last while it holds more than it should; the oldest makes room.
+fn newest(low: u64, high: u64) -> Builder {
+    room(200)
+        .watermarks(low, high)
+        .max_waiters(0)
+        .newest_first(true)
+        .when_full(WhenFull::EvictOldest)
 }
 
 fn waits(checks: &mut Checks, count: usize) {
@@ -132,6 +141,8 @@ fn disciplines(checks: &mut Checks, seconds: u64) {
             endless().standing_delay(target, interval).drop_stale(true),
             100.0,
         ),
+        ("newest first, bound 200", newest(0, 1), 99.4),
+        ("newest first from 160 to 120", newest(120, 160), 99.4),
     ] {
         let end = Duration::from_secs(seconds);
         let pattern = Pattern::Poisson {

@@ -52,6 +52,7 @@
 //! | a limit and a queue that know of each other | [`Gate`] |
 //! | limits or a queue before an HTTP or gRPC service | [`http::AdmissionLayer`], [`http::QueueLayer`], [`http::GateLayer`] |
 //! | to choose a limit | [`Requirements::recommend`], [`Policy`] |
+//! | to see what is queued and refused, why, and because of whom | [`observe`], [`observe::Watched`], [`observe::snapshot()`] |
 //! | to change rates, pause, look | [`queue::Control`], [`queue::Snapshot`] |
 //! | time under control, in tests | [`ManualClock`] |
 //!
@@ -75,8 +76,9 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `metrics` | yes | [`observe`]: every queue publishes its ledger and gauges through the `metrics` facade |
+//! | `metrics` | yes | [`observe`]: every queue and every watched limiter publishes through the `metrics` facade; snapshots, advice |
 //! | `prometheus` | | [`observe::serve`]: those numbers on a loopback port |
+//! | `json` | | [`observe::Snapshot::to_json`] |
 //! | `tracing` | | events when a queue's state changes, and the producer's span around the handler of its job |
 //! | `quanta` | | [`FastClock`]: a clock that reads the processor's time stamp counter |
 //! | `serde` | | rates and limits in their text forms |

@@ -3,6 +3,7 @@
 //! Every line is the best of a few repetitions: what the machine does beside it only ever adds.
 
 mod limiters;
+mod queue;
 mod table;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -16,7 +17,7 @@ fn main() {
         .skip(1)
         .filter(|arg| arg != "--bench")
         .collect();
-    for (title, print) in limiters::TABLES {
+    for (title, print) in limiters::TABLES.into_iter().chain(queue::TABLES) {
         if wanted.is_empty() || wanted.iter().any(|part| title.contains(part.as_str())) {
             println!("\n{title}\n");
             print();

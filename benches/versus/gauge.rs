@@ -55,7 +55,7 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     /// Whether a larger figure is the better one.
     pub(crate) more_is_better: bool,
-    /// Ratio that is aimed at, above 1 = we are better.
+    /// Ratio that is aimed at, above 1 = we are better; 0 = none.
     pub(crate) target: f64,
     pub(crate) ours: Work,
     pub(crate) peers: Vec<(&'static str, Work)>,
@@ -112,13 +112,16 @@ impl Row {
         } else {
             String::new()
         };
+        let aim = match self.target {
+            0.0 => "-".into(),
+            target => format!("{target:.2}"),
+        };
         println!(
-            "| {} | {} | {} | {} | {name} | {ratio:.2} | {low:.2} to {high:.2}{note} | {:.2} |",
+            "| {} | {} | {} | {} | {name} | {ratio:.2} | {low:.2} to {high:.2}{note} | {aim} |",
             self.name,
             self.unit,
             figure(mine),
             figure(peer),
-            self.target,
         );
     }
 }

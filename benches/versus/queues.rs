@@ -1,9 +1,10 @@
 //! Hand-over of items through a queue without a rate.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use sluicegate::queue::{Builder, Receiver, Sender};
+use sluicegate::queue::{Builder, Job, Receiver, Sender};
 
 use crate::gauge::{Row, Work};
 
@@ -16,14 +17,49 @@ pub(crate) fn rows() -> Vec<Row> {
         ours,
         peers,
     };
+    let all_done = |jobs: Vec<Job<u64>>| Job::ack_all(jobs);
+    let one_by_one = |jobs: Vec<Job<u64>>| jobs.into_iter().for_each(Job::ack);
     vec![
-        row("unpaced send + recv + ack, 1P1C", 0.5, jobs(1), channels(1)),
-        row("unpaced send + recv + ack, 2P2C", 0.9, jobs(2), channels(2)),
+        // What is aimed at is aimed at beside async-channel, whose receivers can be given up without losing an item.
+        row(
+            "unpaced send + recv + ack, 1P1C",
+            0.5,
+            jobs(1),
+            vec![async_channel(1)],
+        ),
+        row(
+            "unpaced send + recv + ack, 2P2C",
+            0.9,
+            jobs(2),
+            vec![async_channel(2)],
+        ),
         row(
             "unpaced send + recv_many(64) + ack, 1P1C",
             1.0,
-            many(),
-            channels(1),
+            many(one_by_one),
+            vec![async_channel(1)],
+        ),
+        row(
+            "unpaced send + recv_many(64) + ack_all, 1P1C",
+            1.0,
+            many(all_done),
+            vec![async_channel(1)],
+        ),
+        row(
+            "beside all channels: unpaced send + recv + ack, 1P1C",
+            0.0,
+            jobs(1),
+            {
+                let mut peers = others(1);
+                peers.push(tokio_mpsc());
+                peers
+            },
+        ),
+        row(
+            "beside all channels: unpaced send + recv + ack, 2P2C",
+            0.0,
+            jobs(2),
+            others(2),
         ),
     ]
 }
@@ -31,127 +67,71 @@ pub(crate) fn rows() -> Vec<Row> {
 const ITEMS: f64 = 1e6;
 const DEPTH: usize = 1024;
 
-fn channels(pairs: usize) -> Vec<(&'static str, Work)> {
-    let mut peers: Vec<(&'static str, Work)> = vec![
-        (
-            "async-channel",
-            Box::new(move |length| {
-                let (tx, rx) = async_channel::bounded(DEPTH);
-                pump(
-                    pairs,
-                    length,
-                    move |n| {
-                        let tx = tx.clone();
-                        async move {
-                            for item in 0..n {
-                                tx.send(item).await.expect("open");
-                            }
-                        }
-                    },
-                    move || {
-                        let rx = rx.clone();
-                        async move { while rx.recv().await.is_ok() {} }
-                    },
-                )
-            }),
-        ),
-        (
-            "flume",
-            Box::new(move |length| {
-                let (tx, rx) = flume::bounded(DEPTH);
-                pump(
-                    pairs,
-                    length,
-                    move |n| {
-                        let tx = tx.clone();
-                        async move {
-                            for item in 0..n {
-                                tx.send_async(item).await.expect("open");
-                            }
-                        }
-                    },
-                    move || {
-                        let rx = rx.clone();
-                        async move { while rx.recv_async().await.is_ok() {} }
-                    },
-                )
-            }),
-        ),
-        (
-            "kanal",
-            Box::new(move |length| {
-                let (tx, rx) = kanal::bounded_async(DEPTH);
-                pump(
-                    pairs,
-                    length,
-                    move |n| {
-                        let tx = tx.clone();
-                        async move {
-                            for item in 0..n {
-                                tx.send(item).await.expect("open");
-                            }
-                        }
-                    },
-                    move || {
-                        let rx = rx.clone();
-                        async move { while rx.recv().await.is_ok() {} }
-                    },
-                )
-            }),
-        ),
-        (
+type Peer = (&'static str, Work);
+
+/// A channel as a peer: how it is made, how an item is sent, and how the receiver is emptied.
+macro_rules! channel {
+    ($name:literal, $pairs:expr, $make:expr, $send:ident, |$rx:ident| $empty:expr) => {{
+        let pairs = $pairs;
+        let work: Work = Box::new(move |length| {
+            let (tx, rx) = $make;
+            let produce = move |n| {
+                let tx = tx.clone();
+                async move {
+                    for item in 0..n {
+                        tx.$send(item).await.expect("open");
+                    }
+                }
+            };
+            let consume = move || {
+                let $rx = rx.clone();
+                async move { $empty }
+            };
+            pump(pairs, length, produce, consume)
+        });
+        ($name, work)
+    }};
+}
+
+fn async_channel(pairs: usize) -> Peer {
+    channel!(
+        "async-channel",
+        pairs,
+        async_channel::bounded(DEPTH),
+        send,
+        |rx| while rx.recv().await.is_ok() {}
+    )
+}
+
+fn others(pairs: usize) -> Vec<Peer> {
+    vec![
+        async_channel(pairs),
+        channel!("flume", pairs, flume::bounded(DEPTH), send_async, |rx| {
+            while rx.recv_async().await.is_ok() {}
+        }),
+        channel!("kanal", pairs, kanal::bounded_async(DEPTH), send, |rx| {
+            while rx.recv().await.is_ok() {}
+        }),
+        channel!(
             "crossfire",
-            Box::new(move |length| {
-                let (tx, rx) = crossfire::mpmc::bounded_async::<u64>(DEPTH);
-                pump(
-                    pairs,
-                    length,
-                    move |n| {
-                        let tx = tx.clone();
-                        async move {
-                            for item in 0..n {
-                                tx.send(item).await.expect("open");
-                            }
-                        }
-                    },
-                    move || {
-                        let rx = rx.clone();
-                        async move { while rx.recv().await.is_ok() {} }
-                    },
-                )
-            }),
+            pairs,
+            crossfire::mpmc::bounded_async::<u64>(DEPTH),
+            send,
+            |rx| while rx.recv().await.is_ok() {}
         ),
-    ];
-    if pairs == 1 {
-        peers.push((
-            "tokio mpsc",
-            Box::new(move |length| {
-                let (tx, rx) = tokio::sync::mpsc::channel(DEPTH);
-                let rx = std::sync::Mutex::new(Some(rx));
-                pump(
-                    1,
-                    length,
-                    move |n| {
-                        let tx = tx.clone();
-                        async move {
-                            for item in 0..n {
-                                tx.send(item).await.expect("open");
-                            }
-                        }
-                    },
-                    move || {
-                        let mut rx = rx
-                            .lock()
-                            .expect("not poisoned")
-                            .take()
-                            .expect("one consumer");
-                        async move { while rx.recv().await.is_some() {} }
-                    },
-                )
-            }),
-        ));
-    }
-    peers
+    ]
+}
+
+fn tokio_mpsc() -> Peer {
+    let make = || {
+        let (tx, rx) = tokio::sync::mpsc::channel(DEPTH);
+        (tx, Arc::new(Mutex::new(Some(rx))))
+    };
+    channel!("tokio mpsc", 1, make(), send, |rx| {
+        let rx = rx.lock().expect("not poisoned").take();
+        let mut rx = rx.expect("one consumer");
+        while rx.recv().await.is_some() {}
+    })
 }
 
 fn ours() -> (Sender<u64>, Receiver<u64>) {
@@ -188,8 +168,8 @@ fn jobs(pairs: usize) -> Work {
     })
 }
 
-fn many() -> Work {
-    Box::new(|length| {
+fn many(settle: impl Fn(Vec<Job<u64>>) + Copy + Send + 'static) -> Work {
+    Box::new(move |length| {
         let (tx, rx) = ours();
         pump(
             1,
@@ -210,7 +190,7 @@ fn many() -> Work {
                         if jobs.is_empty() {
                             break;
                         }
-                        jobs.into_iter().for_each(|job| job.ack());
+                        settle(jobs);
                     }
                 }
             },

@@ -223,8 +223,12 @@ impl<A: Edge, B: Broker> Admission<A, B> {
         if !stored {
             self.edge.give_back(ruling.charge());
         }
-        if kind == BrokerErrorKind::Full {
-            let turned = core.polls.door().found_full(Instant::now());
+        let found = match kind {
+            BrokerErrorKind::Full => Some(core.polls.door().found_full(Instant::now())),
+            BrokerErrorKind::Blocked => Some(core.polls.door().found_blocked(Instant::now())),
+            _ => None,
+        };
+        if let Some(turned) = found {
             return Err(self.no(turned));
         }
         let after = kind

@@ -11,10 +11,10 @@ use super::message::{Delivery, Message};
 /// How much one queue or stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Depth {
-    /// Messages that wait, those whose retry is not due yet included.
+    /// Messages that wait.
     pub queued: u64,
-    /// Messages handed out and not settled: all of them with
-    /// [`Capability::ExactDepth`](super::Capability::ExactDepth), else those of this handle and its clones.
+    /// Messages handed out and not settled; on some brokers also those put back that are not handed out again yet. With
+    /// [`Capability::ExactDepth`](super::Capability::ExactDepth) by anybody, else by this handle and its clones.
     pub in_flight: u64,
     /// Whether the broker has stopped taking from publishers.
     pub blocked: bool,

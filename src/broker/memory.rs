@@ -1,11 +1,13 @@
 //! A broker in this process, for tests and for the day before there is a real one.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+mod state;
+
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::state::State;
 use super::capability::{Capabilities, Capability};
 use super::contract::{Broker, Depth};
 use super::error::{BrokerError, BrokerErrorKind};
@@ -57,32 +59,6 @@ struct Shared {
     state: Mutex<State>,
     dead: Mutex<Option<Arc<Shared>>>,
     arrived: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    entries: BTreeMap<u64, Entry>,
-    /// What may be handed out, oldest first.
-    ready: BTreeSet<u64>,
-    /// What becomes ready by time: holds that pass and retries that fall due.
-    timed: BTreeSet<(Instant, u64)>,
-    in_flight: u64,
-    next: u64,
-    recent: HashSet<String>,
-    recent_order: VecDeque<String>,
-    down: bool,
-    blocked: bool,
-}
-
-#[derive(Debug)]
-struct Entry {
-    message: Message,
-    deliveries: u32,
-    /// Hand-outs so far, given back or not: what a receipt is checked against.
-    hand_outs: u64,
-    /// When it becomes ready, if it is held or delayed.
-    due: Option<Instant>,
-    held: bool,
 }
 
 /// Receipt of [`Memory`].
@@ -196,7 +172,11 @@ impl Memory {
             if state.blocked {
                 return Ok(false);
             }
-            if message.name().is_some_and(|id| state.recent.contains(id)) {
+            let key = message.dedup_key();
+            if key
+                .as_ref()
+                .is_some_and(|key| state.recent.contains(&**key))
+            {
                 return Ok(true);
             }
             let depth = state.entries.len() as u64;
@@ -206,8 +186,8 @@ impl Memory {
                     format!("broker {} is full: {depth} of {most} in use", self.name),
                 ));
             }
-            if let Some(id) = message.name() {
-                state.remember(id);
+            if let Some(key) = key {
+                state.remember(&key);
             }
             state.store(message.clone());
             Ok(true)
@@ -227,105 +207,6 @@ impl Memory {
             }
             Ok(taken)
         })
-    }
-}
-
-impl State {
-    fn store(&mut self, message: Message) {
-        let number = self.next;
-        self.next += 1;
-        self.ready.insert(number);
-        let entry = Entry {
-            message,
-            deliveries: 0,
-            hand_outs: 0,
-            due: None,
-            held: false,
-        };
-        self.entries.insert(number, entry);
-    }
-
-    fn remember(&mut self, id: &str) {
-        self.recent.insert(id.to_owned());
-        self.recent_order.push_back(id.to_owned());
-        if self.recent_order.len() > REMEMBERED
-            && let Some(oldest) = self.recent_order.pop_front()
-        {
-            self.recent.remove(&oldest);
-        }
-    }
-
-    /// Makes ready whatever time has brought.
-    fn bring_in(&mut self, now: Instant) {
-        while let Some(&(at, number)) = self.timed.first() {
-            if at > now {
-                return;
-            }
-            self.timed.pop_first();
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.due = None;
-                self.in_flight -= u64::from(entry.held);
-                entry.held = false;
-                self.ready.insert(number);
-            }
-        }
-    }
-
-    fn hold(&mut self, number: u64, until: Instant) -> Option<Delivery<MemoryReceipt>> {
-        let entry = self.entries.get_mut(&number)?;
-        entry.deliveries += 1;
-        entry.hand_outs += 1;
-        entry.held = true;
-        entry.due = Some(until);
-        self.in_flight += 1;
-        self.timed.insert((until, number));
-        Some(Delivery {
-            message: entry.message.clone(),
-            attempt: entry.deliveries,
-            receipt: MemoryReceipt {
-                number,
-                hand_out: entry.hand_outs,
-            },
-        })
-    }
-
-    /// The entry that the receipt still stands for.
-    fn held(&mut self, name: &str, receipt: &MemoryReceipt) -> Result<&mut Entry, BrokerError> {
-        self.entries
-            .get_mut(&receipt.number)
-            .filter(|entry| entry.held && entry.hand_outs == receipt.hand_out)
-            .ok_or_else(|| {
-                BrokerError::new(
-                    BrokerErrorKind::Stale,
-                    format!(
-                        "delivery of message {} of broker {name} is over",
-                        receipt.number
-                    ),
-                )
-            })
-    }
-
-    /// Ends a hold: ready now, or when due.
-    fn release(&mut self, number: u64, due: Option<Instant>) {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
-        };
-        if let Some(until) = entry.due.take() {
-            self.timed.remove(&(until, number));
-        }
-        self.in_flight -= u64::from(entry.held);
-        entry.held = false;
-        entry.due = due;
-        match due {
-            Some(at) => self.timed.insert((at, number)),
-            None => self.ready.insert(number),
-        };
-    }
-
-    fn remove(&mut self, number: u64) {
-        self.release(number, None);
-        self.ready.remove(&number);
-        self.entries.remove(&number);
     }
 }
 
@@ -473,5 +354,3 @@ impl Broker for Memory {
 const DEAD: &str = ".dead";
 const MAX_PAYLOAD: usize = 1 << 20;
 const HOLD: Duration = Duration::from_secs(30);
-/// Names of messages that are remembered against doubles.
-const REMEMBERED: usize = 100_000;

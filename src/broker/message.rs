@@ -1,7 +1,9 @@
 //! What is published, and what is handed out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// Payload, headers and the publisher's own name for it. Clones share them.
@@ -67,6 +69,17 @@ impl Message {
         self.id.as_deref()
     }
 
+    /// What a broker is to know it by when it looks for doubles: its name, and for one that comes back from the dead
+    /// letters also which of them it was, so that publishing it once more is not taken for a double.
+    #[must_use]
+    pub fn dedup_key(&self) -> Option<Cow<'_, str>> {
+        let name = self.name()?;
+        Some(match self.header_value(DEAD_LETTER) {
+            None => Cow::Borrowed(name),
+            Some(letter) => Cow::Owned(format!("{name}#{letter}")),
+        })
+    }
+
     /// Value of one header.
     #[must_use]
     pub fn header_value(&self, name: &str) -> Option<&str> {
@@ -80,8 +93,8 @@ impl Message {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The message as it is put among the dead letters: with the headers [`DEAD_REASON`] and [`DEAD_DELIVERIES`], and
-    /// [`DEAD_FROM`], the place it comes from.
+    /// The message as it is put among the dead letters: with the headers [`DEAD_REASON`] and [`DEAD_DELIVERIES`],
+    /// [`DEAD_FROM`], the place it comes from, and [`DEAD_LETTER`], a name of its own.
     #[must_use]
     pub fn as_dead_letter(&self, from: &str, why: &str, deliveries: u32) -> Self {
         let why: String = why
@@ -93,6 +106,10 @@ impl Message {
             .header(DEAD_REASON, why)
             .header(DEAD_DELIVERIES, deliveries.to_string())
             .header(DEAD_FROM, from)
+            .header(
+                DEAD_LETTER,
+                format!("{:016x}", RandomState::new().hash_one(())),
+            )
     }
 }
 
@@ -112,6 +129,9 @@ pub const DEAD_REASON: &str = "sluicegate-dead-reason";
 pub const DEAD_DELIVERIES: &str = "sluicegate-dead-deliveries";
 /// Header of a dead letter: queue or stream from which it was taken.
 pub const DEAD_FROM: &str = "sluicegate-dead-from";
+
+/// Header of a dead letter: which one it is.
+pub const DEAD_LETTER: &str = "sluicegate-dead-letter";
 
 /// Characters of a reason that are kept: brokers bound their headers.
 const LONGEST_REASON: usize = 1_000;

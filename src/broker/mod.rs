@@ -15,6 +15,8 @@
 
 mod admission;
 mod admission_builder;
+#[cfg(feature = "amqp")]
+mod amqp;
 mod capability;
 mod contract;
 mod crew;
@@ -24,6 +26,8 @@ mod holds;
 mod link;
 mod memory;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 mod numbers;
 mod polls;
 mod rejected;
@@ -33,12 +37,16 @@ mod verdict;
 
 pub use self::admission::Admission;
 pub use self::admission_builder::AdmissionBuilder;
+#[cfg(feature = "amqp")]
+pub use self::amqp::{Amqp, AmqpBuilder, AmqpReceipt};
 pub use self::capability::{Capabilities, Capability};
 pub use self::contract::{Broker, Depth};
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub use self::link::SourceHealth;
 pub use self::memory::{Memory, MemoryReceipt};
-pub use self::message::{DEAD_DELIVERIES, DEAD_FROM, DEAD_REASON, Delivery, Message};
+pub use self::message::{DEAD_DELIVERIES, DEAD_FROM, DEAD_LETTER, DEAD_REASON, Delivery, Message};
+#[cfg(feature = "nats")]
+pub use self::nats::{Nats, NatsBuilder, NatsReceipt};
 pub use self::rejected::{Rejected, RejectedBy};
 pub use self::source::{Received, Source, SourceReport};
 pub use self::source_builder::SourceBuilder;

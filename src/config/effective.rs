@@ -4,9 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Config;
+use super::calendar::DAY;
 use super::text::Share;
-use crate::machine::Settings;
+use crate::machine::{Preset, Settings, Spec, Tenancy};
+use crate::queue::{Builder, Timer};
 use crate::rate::{Rate, Span};
+use crate::words::{Priority, WhenFull};
 
 /// One table: every setting with its value, and where it comes from.
 impl fmt::Display for Config {
@@ -17,99 +20,8 @@ impl fmt::Display for Config {
         };
         let name = settings.name.as_deref().unwrap_or("(without a name)");
         writeln!(f, "queue {name}")?;
-        let mut row = |name: &str, value: String, given: bool, derived: &str| {
-            let from = if given { "given" } else { derived };
-            writeln!(f, "  {name:<16} {value:<24} {from}")
-        };
-        let span =
-            |time: Option<Duration>| time.map_or("never".into(), |time| Span(time).to_string());
-        let many = |number: u64| match number {
-            u64::MAX => "no bound".to_owned(),
-            number => number.to_string(),
-        };
-        row(
-            "rate",
-            settings.rate.map_or("none".into(), |rate| rate.to_string()),
-            spec.rate.is_some(),
-            "unpaced",
-        )?;
-        row(
-            "max_depth",
-            settings.max_depth.to_string(),
-            spec.max_depth.is_some(),
-            "derived from the rate",
-        )?;
-        let marks = format!("{}, {}", settings.low, settings.high);
-        row(
-            "watermarks",
-            marks,
-            spec.watermarks.is_some(),
-            "50 % and 80 % of max_depth",
-        )?;
-        row(
-            "max_waiters",
-            settings.max_waiters.to_string(),
-            spec.max_waiters.is_some(),
-            "default",
-        )?;
-        row(
-            "max_wait",
-            span(settings.max_wait),
-            spec.max_wait.is_some(),
-            "default, or the promise",
-        )?;
-        row(
-            "expire_after",
-            span(settings.expire_after),
-            spec.expire_after.is_some(),
-            "default, or the promise",
-        )?;
-        row(
-            "max_in_flight",
-            many(settings.max_in_flight),
-            spec.max_in_flight.is_some(),
-            "default",
-        )?;
-        row(
-            "catch_up",
-            catch_up(&settings),
-            spec.catch_up.is_some(),
-            "derived: what falls due in 100 ms",
-        )?;
-        row(
-            "catch_up_pace",
-            spec.catch_up_pace.to_string(),
-            spec.catch_up_pace != 1.1,
-            "default",
-        )?;
-        row(
-            "when_full",
-            format!("{:?}", settings.when_full),
-            spec.when_full != crate::words::WhenFull::Refuse,
-            "default",
-        )?;
-        let delay = settings
-            .standing_delay
-            .map_or("off".into(), |(target, interval)| {
-                format!("{} over {}", Span(target), Span(interval))
-            });
-        row(
-            "standing_delay",
-            delay,
-            spec.standing_delay.is_some(),
-            "default",
-        )?;
-        let attempts = many(if settings.max_attempts == u32::MAX {
-            u64::MAX
-        } else {
-            settings.max_attempts.into()
-        });
-        row(
-            "max_attempts",
-            attempts,
-            spec.max_attempts.is_some(),
-            "default",
-        )?;
+        bounds(f, &spec, &settings)?;
+        troubles(f, &spec, &settings, self.builder.letters_kept())?;
         if let Some(rate) = settings.rate {
             let fills = per_second(rate).recip() * settings.max_depth as f64;
             writeln!(f, "  a full queue holds {fills:.3} s of work")?;
@@ -122,34 +34,194 @@ impl fmt::Display for Config {
             };
             writeln!(f, "level {}: {}, {per}", level.name, level.limit)?;
         }
+        self.write_lanes(f, &spec)?;
+        self.write_tenants(f, spec.tenancy)?;
+        self.write_calendar(f)?;
+        for warning in self.warnings() {
+            writeln!(f, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, value: &str, given: bool, or: &str) -> fmt::Result {
+    let from = if given { "given" } else { or };
+    writeln!(f, "  {name:<16} {value:<24} {from}")
+}
+
+/// Rate, room and times.
+fn bounds(f: &mut fmt::Formatter<'_>, spec: &Spec, settings: &Settings) -> fmt::Result {
+    let rate = settings.rate.map_or("none".into(), |rate| rate.to_string());
+    row(f, "rate", &rate, spec.rate.is_some(), "unpaced")?;
+    let depth = settings.max_depth.to_string();
+    let derived = match (spec.rate, spec.preset) {
+        (None, _) => "default",
+        (Some(_), Preset::Shedding(_)) => "derived: rate x promise",
+        (Some(_), _) => "derived: what leaves in 5 s",
+    };
+    row(f, "max_depth", &depth, spec.max_depth.is_some(), derived)?;
+    let marks = format!("{}, {}", settings.low, settings.high);
+    let given = spec.watermarks.is_some();
+    row(f, "watermarks", &marks, given, "50 % and 80 % of max_depth")?;
+    let (promised, waiters) = match spec.preset {
+        Preset::Shedding(_) => ("the promise", "derived: max_depth - high"),
+        _ => ("default", "default"),
+    };
+    let line = settings.max_waiters.to_string();
+    row(f, "max_waiters", &line, spec.max_waiters.is_some(), waiters)?;
+    for (name, time, given) in [
+        ("max_wait", settings.max_wait, spec.max_wait),
+        ("expire_after", settings.expire_after, spec.expire_after),
+    ] {
+        row(f, name, &span(time, "never"), given.is_some(), promised)?;
+    }
+    let flying = many(settings.max_in_flight);
+    row(
+        f,
+        "max_in_flight",
+        &flying,
+        spec.max_in_flight.is_some(),
+        "default",
+    )?;
+    let owed = settings.rate;
+    let owed = owed.map_or("none".into(), |rate| settings.catch_up(rate).to_string());
+    let derived = "derived: what falls due in 100 ms";
+    row(f, "catch_up", &owed, spec.catch_up.is_some(), derived)?;
+    let pace = spec.catch_up_pace;
+    row(
+        f,
+        "catch_up_pace",
+        &pace.to_string(),
+        pace != 1.1,
+        "default",
+    )?;
+    let precise = spec.grain == Timer::Precise.grain();
+    let timer = if precise { "precise" } else { "runtime" };
+    row(f, "timer", timer, precise, "default")
+}
+
+/// What happens when it is full, late, or the downstream hurts.
+fn troubles(
+    f: &mut fmt::Formatter<'_>,
+    spec: &Spec,
+    settings: &Settings,
+    letters: usize,
+) -> fmt::Result {
+    let full = match settings.when_full {
+        WhenFull::Refuse => "refuse",
+        WhenFull::EvictOldest => "evict_oldest",
+        WhenFull::EvictNewest => "evict_newest",
+        WhenFull::EvictLowest => "evict_lowest",
+        WhenFull::EvictLower => "evict_lower",
+    };
+    row(
+        f,
+        "when_full",
+        full,
+        spec.when_full != WhenFull::Refuse,
+        "default",
+    )?;
+    let delay = settings
+        .standing_delay
+        .map_or("off".into(), |(target, interval)| {
+            let stale = if settings.drop_stale {
+                ", stale dropped"
+            } else {
+                ""
+            };
+            format!("{} over {}{stale}", Span(target), Span(interval))
+        });
+    row(
+        f,
+        "standing_delay",
+        &delay,
+        spec.standing_delay.is_some(),
+        "default",
+    )?;
+    let newest = settings.newest_first;
+    row(f, "newest_first", &newest.to_string(), newest, "default")?;
+    let attempts = match settings.max_attempts {
+        u32::MAX => "no bound".into(),
+        attempts => attempts.to_string(),
+    };
+    row(
+        f,
+        "max_attempts",
+        &attempts,
+        spec.max_attempts.is_some(),
+        "default",
+    )?;
+    let budget = spec
+        .retry_budget
+        .map_or("no bound".into(), |(share, at_least)| {
+            format!("{share} of fresh work, {at_least}")
+        });
+    row(
+        f,
+        "retry_budget",
+        &budget,
+        spec.retry_budget.is_some(),
+        "default",
+    )?;
+    let climb = span(settings.slow_start, "off");
+    row(
+        f,
+        "slow_start",
+        &climb,
+        spec.slow_start.is_some(),
+        "default",
+    )?;
+    let usual = letters == Builder::unpaced().letters_kept();
+    row(f, "dead_letters", &letters.to_string(), !usual, "default")
+}
+
+impl Config {
+    fn write_lanes(&self, f: &mut fmt::Formatter<'_>, spec: &Spec) -> fmt::Result {
+        for priority in Priority::ALL {
+            let share = spec.lane_shares[priority.index()];
+            if share > 0.0 {
+                writeln!(
+                    f,
+                    "lane {}: at least {share} of the departures",
+                    priority.as_str()
+                )?;
+            }
+        }
         let mut lanes: Vec<_> = self.lanes().collect();
         lanes.sort_unstable();
         for (key, priority) in lanes {
             writeln!(f, "lane {}: {key}", priority.as_str())?;
         }
-        if self.fair {
-            let tenancy = settings.tenancy;
-            let depth = tenancy
-                .max_depth
-                .map_or("no bound of its own".into(), |depth| {
-                    format!("depth {depth}")
-                });
-            let rate = tenancy
-                .rate
-                .map_or("no rate of its own".into(), |rate| rate.to_string());
-            writeln!(
-                f,
-                "tenants: up to {} by name, each {depth}, {rate}",
-                tenancy.max_tenants
-            )?;
+        Ok(())
+    }
+
+    fn write_tenants(&self, f: &mut fmt::Formatter<'_>, tenancy: Tenancy) -> fmt::Result {
+        if !self.fair {
+            return Ok(());
         }
+        let depth = (tenancy.max_depth).map_or("no bound of its own".into(), |depth| {
+            format!("depth {depth}")
+        });
+        let rate = (tenancy.rate).map_or("no rate of its own".into(), |rate| rate.to_string());
+        writeln!(
+            f,
+            "tenants: up to {} by name, each {depth}, {rate}",
+            tenancy.max_tenants
+        )?;
+        for (tenant, weight) in &self.weights {
+            writeln!(f, "tenant {tenant}: weight {weight}")?;
+        }
+        Ok(())
+    }
+
+    fn write_calendar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for window in self.calendar.windows() {
             let share = match window.share {
                 Share::Percent(percent) => format!("{percent} %"),
                 Share::Rate(rate) => rate.to_string(),
             };
-            let day = DAYS[(window.from / super::calendar::DAY) as usize % 7];
-            let minute = window.from % super::calendar::DAY / 60;
+            let day = DAYS[(window.from / DAY) as usize % 7];
+            let minute = window.from % DAY / 60;
             let length = Span(Duration::from_secs(window.length));
             writeln!(
                 f,
@@ -159,9 +231,6 @@ impl fmt::Display for Config {
                 minute % 60,
                 Span(Duration::from_secs(window.ramp)),
             )?;
-        }
-        for warning in self.warnings() {
-            writeln!(f, "warning: {warning}")?;
         }
         Ok(())
     }
@@ -218,10 +287,15 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     found
 }
 
-fn catch_up(settings: &Settings) -> String {
-    settings
-        .rate
-        .map_or("none".into(), |rate| settings.catch_up(rate).to_string())
+fn span(time: Option<Duration>, none: &str) -> String {
+    time.map_or_else(|| none.to_owned(), |time| Span(time).to_string())
+}
+
+fn many(number: u64) -> String {
+    match number {
+        u64::MAX => "no bound".to_owned(),
+        number => number.to_string(),
+    }
 }
 
 fn per_second(rate: Rate) -> f64 {

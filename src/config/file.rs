@@ -1,6 +1,6 @@
 //! How a file becomes a [`Config`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::calendar::{Calendar, DAY, Window};
 use super::error::ConfigError;
@@ -27,12 +27,19 @@ fn build(file: &File) -> Result<Config, Broken> {
     if let Some(tenants) = &file.tenants {
         builder = tenancy(builder, tenants)?;
     }
+    let shares = file.lanes.shares;
+    let builder = builder
+        .lane_share(Priority::Low, shares.low)
+        .lane_share(Priority::Normal, shares.normal)
+        .lane_share(Priority::High, shares.high)
+        .lane_share(Priority::Critical, shares.critical);
     let config = Config {
         builder,
         rate: file.queue.rate.as_ref().map(|rate| rate.0),
         levels: levels(&file.level)?,
         lanes: lanes(&file.lanes)?,
         fair: file.tenants.is_some(),
+        weights: weights(file),
         calendar: calendar(file)?,
     };
     config
@@ -90,6 +97,7 @@ fn queue(queue: &Queue) -> Result<Builder, Broken> {
             Full::EvictOldest => WhenFull::EvictOldest,
             Full::EvictNewest => WhenFull::EvictNewest,
             Full::EvictLowest => WhenFull::EvictLowest,
+            Full::EvictLower => WhenFull::EvictLower,
         });
     }
     if let Some(delay) = &queue.standing_delay {
@@ -127,6 +135,13 @@ fn tenancy(mut builder: Builder, tenants: &Tenants) -> Result<Builder, Broken> {
         builder = builder.tenant_weight(tenant.as_str(), *weight);
     }
     Ok(builder)
+}
+
+fn weights(file: &File) -> BTreeMap<Box<str>, u64> {
+    let weights = file.tenants.iter().flat_map(|tenants| &tenants.weights);
+    weights
+        .map(|(tenant, weight)| (tenant.as_str().into(), *weight))
+        .collect()
 }
 
 fn levels(raw: &[RawLevel]) -> Result<Vec<Level>, Broken> {
@@ -251,6 +266,7 @@ fn path_of(error: &BuildError) -> Vec<String> {
         "tenant max_depth" => vec!["tenants".into(), "max_depth".into()],
         "max_tenants" => vec!["tenants".into(), "max_tenants".into()],
         "tenant_weight" => vec!["tenants".into(), "weights".into()],
+        "lane_share" => vec!["lanes".into(), "shares".into()],
         "drop_stale" => vec!["queue".into(), "standing_delay".into()],
         field => vec!["queue".into(), field.into()],
     }

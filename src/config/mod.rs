@@ -16,7 +16,7 @@ mod live;
 mod raw;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -66,6 +66,7 @@ pub struct Config {
     levels: Vec<Level>,
     lanes: HashMap<Box<str>, Priority>,
     fair: bool,
+    weights: BTreeMap<Box<str>, u64>,
     calendar: Calendar,
 }
 

@@ -54,6 +54,7 @@ pub(super) enum Full {
     EvictOldest,
     EvictNewest,
     EvictLowest,
+    EvictLower,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -102,6 +103,17 @@ pub(super) struct Lanes {
     pub(super) low: Vec<String>,
     pub(super) high: Vec<String>,
     pub(super) critical: Vec<String>,
+    pub(super) shares: LaneShares,
+}
+
+/// In the order of [`Priority`](crate::words::Priority).
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LaneShares {
+    pub(super) low: f64,
+    pub(super) normal: f64,
+    pub(super) high: f64,
+    pub(super) critical: f64,
 }
 
 #[derive(Deserialize)]

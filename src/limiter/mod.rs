@@ -13,8 +13,6 @@ mod line;
 mod local;
 #[cfg(all(test, sluicegate_loom))]
 mod models;
-#[cfg(all(test, sluicegate_loom))]
-mod models;
 mod reservation;
 mod ruling;
 mod shard;

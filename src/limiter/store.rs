@@ -101,7 +101,10 @@ pub trait Immediate: Admission {
 
 impl<A: Admission<Deciding = Deciding>> Immediate for A {
     fn rule(&self, charge: Charge) -> Ruling {
-        self.admit(charge).now()
+        match self.admit_now(charge) {
+            Ok(ruling) => ruling,
+            Err(charge) => self.admit(charge).now(),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ impl<P> Machine<P> {
         self.ladder.set_bounds(bounds(&settings));
         self.lanes.set_step(ageing(&settings));
         self.lanes.shares.set(settings.lane_shares);
+        self.lanes
+            .set_rule(&self.places, &self.tenants, settings.when_full);
         self.tenants.set(settings.tenancy);
         let same = match (self.standing, settings.standing_delay) {
             (Some(delay), Some((target, interval))) => delay.is_set_to(target, interval),

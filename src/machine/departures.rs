@@ -132,7 +132,7 @@ impl<P> Machine<P> {
 
     /// Latest start of the queued job that expires first.
     pub(crate) fn first_expiry(&self) -> Option<Tick> {
-        self.expiries.first().map(|(at, _)| *at)
+        self.expiries.first().map(|(at, _)| at)
     }
 
     /// Takes this very job, if a departure is due.
@@ -244,6 +244,12 @@ impl<P> Machine<P> {
             expires_at: if lasting { expires_at } else { later },
         };
         Ok(Taken { payload, run })
+    }
+
+    /// Takes out what would go next and is too old to be worth a departure; `take` does so by itself.
+    pub(crate) fn skip_stale(&mut self, now: Tick, fx: &mut Effects<P>) {
+        self.arrive(now, fx);
+        self.drop_stale(fx);
     }
 
     /// While delay stands, jobs that waited too long are not worth a departure.

@@ -21,6 +21,7 @@ use crate::machine::outcome::{JobKey, Owner};
 use crate::machine::places::{Entry, Places, Standing};
 use crate::machine::shares::Shares;
 use crate::machine::tenants::{Tenant, TenantId, Tenants};
+use crate::machine::victims::Ends;
 use crate::tick::Tick;
 use crate::words::Priority;
 
@@ -33,6 +34,7 @@ pub(crate) struct Lanes {
     /// Tenants that have jobs and used up their own rate.
     resting: BTreeSet<(Tick, TenantId)>,
     ready: usize,
+    pub(super) ends: Ends,
     /// A bit for each lane that has an active flow.
     busy: u8,
 }
@@ -46,6 +48,7 @@ impl Lanes {
             shares: Shares::new(shares),
             resting: BTreeSet::new(),
             ready: 0,
+            ends: Ends::default(),
             busy: 0,
         }
     }
@@ -81,7 +84,9 @@ impl Lanes {
         entry: Entry<P>,
     ) -> JobKey {
         let (lane, id, cost) = (entry.owner.priority.index(), entry.owner.tenant, entry.cost);
+        let end = self.end(places, tenants, lane, id);
         let key = places.push(&mut tenants.get_mut(id).flows[lane].jobs, entry);
+        self.moved(places, tenants, lane, id, end);
         self.lined_up(tenants, now, lane, id, cost);
         key
     }
@@ -97,8 +102,14 @@ impl Lanes {
         if let Some(slot) = places.find_mut(key) {
             debug_assert_eq!(slot.standing, Standing::Delayed);
             slot.standing = Standing::Ready;
-            let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+            let (lane, id, cost) = (
+                slot.owner().priority.index(),
+                slot.owner().tenant,
+                slot.cost,
+            );
+            let end = self.end(places, tenants, lane, id);
             places.push_back(&mut tenants.get_mut(id).flows[lane].jobs, key);
+            self.moved(places, tenants, lane, id, end);
             self.lined_up(tenants, now, lane, id, cost);
         }
     }
@@ -127,10 +138,12 @@ impl Lanes {
         let slot = places.get(key)?;
         match slot.standing {
             Standing::Ready => {
-                let (lane, id) = (slot.owner.priority.index(), slot.owner.tenant);
+                let (lane, id) = (slot.owner().priority.index(), slot.owner().tenant);
+                let end = self.end(places, tenants, lane, id);
                 let flow = &mut tenants.get_mut(id).flows[lane];
                 let entry = places.pull(&mut flow.jobs, key)?;
                 self.left(flow, lane, id, entry.cost, charge);
+                self.moved(places, tenants, lane, id, end);
                 return Some(entry);
             }
             Standing::Aside => self.ready -= 1,
@@ -166,10 +179,16 @@ impl Lanes {
             && slot.standing == Standing::Ready
         {
             slot.standing = Standing::Aside;
-            let (lane, id, cost) = (slot.owner.priority.index(), slot.owner.tenant, slot.cost);
+            let (lane, id, cost) = (
+                slot.owner().priority.index(),
+                slot.owner().tenant,
+                slot.cost,
+            );
+            let end = self.end(places, tenants, lane, id);
             let flow = &mut tenants.get_mut(id).flows[lane];
             places.unlink(&mut flow.jobs, key);
             self.left(flow, lane, id, cost, true);
+            self.moved(places, tenants, lane, id, end);
             self.ready += 1;
         }
     }

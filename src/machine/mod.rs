@@ -16,7 +16,7 @@
 //! - [`departures`] places that are used, jobs that leave
 //! - [`settling`] jobs that end or come back, [`acks`] those that are simply done
 //! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
-//! - [`upkeep`] what happens by time alone
+//! - [`upkeep`] what happens by time alone, [`expiries`] among it
 //! - [`pacer`] the rate as it is now, [`budget`] what retries may take of it
 //! - [`control`] change of settings, pause, close, drain
 //! - [`health`] whether work flows
@@ -28,6 +28,7 @@ mod control;
 mod departures;
 mod door;
 mod estimate;
+mod expiries;
 mod flow;
 mod health;
 mod held;
@@ -55,4 +56,6 @@ pub(crate) use outcome::{
     Taken, WaiterKey,
 };
 pub(crate) use queue::Machine;
+#[cfg(feature = "config")]
+pub(crate) use settings::Tenancy;
 pub(crate) use settings::{Preset, Settings, Spec};

@@ -304,9 +304,7 @@ impl<P> Machine<P> {
     fn evict(&mut self, need: u64, fx: &mut Effects<P>) {
         let goal = self.depth.saturating_sub(u128::from(need));
         while self.depth > goal {
-            let victim = self
-                .lanes
-                .victim(&self.places, &self.tenants, self.settings.when_full);
+            let victim = self.lanes.victim(&self.places, &self.tenants);
             let victim = victim.expect("the cost of evictable jobs was checked");
             self.eject(victim, Exit::Evicted, &mut fx.gone);
         }

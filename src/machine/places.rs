@@ -6,7 +6,9 @@
 //! - I2  `generation` changes whenever a slot is freed, so that a stale key finds nothing.
 
 use crate::machine::outcome::{JobKey, Owner};
+use crate::machine::tenants::TenantId;
 use crate::tick::Tick;
+use crate::words::Priority;
 
 /// Where a queued job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,9 @@ pub(crate) struct Slot<P> {
     next: u32,
     /// Starts it had.
     pub(crate) attempts: u32,
-    pub(crate) owner: Owner,
+    // The owner, in parts: together they would take a word more.
+    tenant: TenantId,
+    priority: Priority,
     pub(crate) standing: Standing,
     /// Whether `expires_at` binds retries too.
     pub(crate) lasting: bool,
@@ -73,9 +77,20 @@ impl<P> Slot<P> {
             prev,
             next: NONE,
             attempts,
-            owner,
+            tenant: owner.tenant,
+            priority: owner.priority,
             standing,
             lasting,
+        }
+    }
+}
+
+impl<P> Slot<P> {
+    #[inline]
+    pub(crate) const fn owner(&self) -> Owner {
+        Owner {
+            priority: self.priority,
+            tenant: self.tenant,
         }
     }
 }
@@ -266,12 +281,12 @@ impl<P> Places<P> {
         slot.generation = slot.generation.wrapping_add(1);
         let prev = std::mem::replace(&mut slot.prev, NONE);
         let next = std::mem::replace(&mut slot.next, free);
+        let owner = slot.owner();
         let &mut Slot {
             cost,
             since,
             expires_at,
             attempts,
-            owner,
             lasting,
             ..
         } = slot;

@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::machine::budget::Budget;
 use crate::machine::control::{ageing, bounds, standing};
+use crate::machine::expiries::Expiries;
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
 use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
@@ -46,7 +47,7 @@ pub(crate) struct Machine<P> {
     pub(super) tenants: Tenants,
     pub(super) line: Line,
     /// Latest starts of queued jobs that have one.
-    pub(super) expiries: BTreeSet<(Tick, JobKey)>,
+    pub(super) expiries: Expiries,
     /// Latest starts of any retry, where it is not that of the first start: rare, so kept beside the slots.
     pub(super) later: BTreeMap<JobKey, Tick>,
     /// Jobs that wait for their retry.
@@ -75,7 +76,7 @@ pub(crate) struct Machine<P> {
 
 impl<P> Machine<P> {
     pub(crate) fn new(settings: Settings, now: Tick) -> Self {
-        Self {
+        let mut machine = Self {
             now,
             soonest: Tick::ZERO,
             schedule: settings
@@ -89,7 +90,7 @@ impl<P> Machine<P> {
             lanes: Lanes::new(ageing(&settings), settings.lane_shares),
             tenants: Tenants::new(settings.tenancy),
             line: Line::default(),
-            expiries: BTreeSet::new(),
+            expiries: Expiries::default(),
             later: BTreeMap::new(),
             delayed: BTreeSet::new(),
             depth: 0,
@@ -106,7 +107,12 @@ impl<P> Machine<P> {
             told: Pressure::Healthy,
             told_at: now,
             settings,
-        }
+        };
+        let rule = machine.settings.when_full;
+        machine
+            .lanes
+            .set_rule(&machine.places, &machine.tenants, rule);
+        machine
     }
 
     // -- looking
@@ -272,7 +278,7 @@ impl<P> Machine<P> {
     /// Notes when a job is to expire, if ever.
     pub(super) fn expire(&mut self, key: JobKey, at: Tick) {
         if at < Tick::MAX {
-            self.expiries.insert((at, key));
+            self.expiries.insert(at, key);
             self.expect(at);
         }
     }
@@ -283,7 +289,7 @@ impl<P> Machine<P> {
             .lanes
             .remove(&mut self.places, &mut self.tenants, key, charge)?;
         if entry.expires_at < Tick::MAX {
-            self.expiries.remove(&(entry.expires_at, key));
+            self.expiries.left(&self.places);
         }
         if !entry.lasting {
             self.later.remove(&key);
@@ -365,6 +371,8 @@ impl<P> Machine<P> {
             "I3: {:?}",
             self.ledgers
         );
+        #[cfg(test)]
+        assert!(self.lanes.ends_are_exact(&self.places, &self.tenants));
     }
 }
 

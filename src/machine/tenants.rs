@@ -192,6 +192,11 @@ impl Tenants {
             .filter_map(|tenant| tenant.key.as_ref().map(|key| (key, &tenant.ledger)))
     }
 
+    /// Every number that is or was in use.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TenantId> + use<> {
+        (0..self.all.len() as u32).map(TenantId)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Tenant> {
         self.all.iter()
     }

@@ -82,7 +82,7 @@ impl<P> Machine<P> {
         let mut sooner = |at: Option<Tick>| next = at.map_or(next, |at| at.min(next));
         if let Some((at, _)) = self.expiries.first() {
             // Taken exactly at its expiry is in time.
-            sooner(Some(*at + Duration::from_nanos(1)));
+            sooner(Some(at + Duration::from_nanos(1)));
         }
         if let Some((at, _)) = self.delayed.first() {
             sooner(Some(*at));
@@ -121,7 +121,7 @@ impl<P> Machine<P> {
             }
             self.line.set(key, Stand::Lapsed);
         }
-        while let Some(&(at, key)) = self.expiries.first()
+        while let Some((at, key)) = self.expiries.first()
             && at < now
         {
             self.eject(key, Exit::Expired, &mut fx.gone);

@@ -66,8 +66,9 @@ pub(super) fn endpoint(load: &Load<'_>) -> Option<Advice> {
     let mut confidence = confidence(offered, seconds.len(), peak, typical);
     if raise > LARGE_STEP {
         confidence = Confidence::Low;
-        reason +=
-            &format!(", {raise:.1} times the limit: see first what is behind it can take so much");
+        reason += &format!(
+            ", {raise:.1} times the limit: see first that what is behind it can take so much"
+        );
     }
     Some(Advice {
         name: load.limiter.into(),

@@ -13,6 +13,7 @@
 //! - [`publish`] publishes now: at the end of a program, or in a test under a recorder of the test's own.
 //! - [`publish_then`] publishes and renders before the next publication, so that the page is exact.
 //! - [`catalogue`] is the table below, for programs.
+//! - with feature `page`, [`page`](fn@page) and [`serve_page`] show it all to people, live, in a browser.
 //! - with feature `prometheus`, `serve` does everything for a scraper on this machine, and `prometheus` for a program
 //!   with a router of its own.
 //!
@@ -105,6 +106,8 @@ mod error;
 #[cfg(feature = "json")]
 mod json;
 mod limiter_view;
+#[cfg(feature = "page")]
+mod page;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod queue_view;
@@ -124,6 +127,8 @@ pub use self::limiter_view::{
     EndpointView, LevelView, LimiterFlow, LimiterPoint, LimiterView, RefusedKey, TopRefused,
     Verdicts,
 };
+#[cfg(feature = "page")]
+pub use self::page::{ServedPage, page, serve_page};
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::{Prometheus, prometheus, serve};
 pub use self::queue_view::{Flow, LaneView, QueuePoint, QueueView, TenantView, Times};

@@ -72,9 +72,17 @@ fn advice(looked: &Looked<'_>) -> Vec<Advice> {
         // Everything that was asked of this endpoint counts under this key, which is not everybody's.
         let is_its_own = counts.keys.get(level) == Some(&SeenKey::One(hash));
         let is_shared = looked.counts.levels[level].is_shared();
-        let one_caller = counts.keys.iter().enumerate().any(|(other, seen)| {
-            *seen == SeenKey::Several && looked.is_dominated(other, advisor::DOMINANT)
-        });
+        let keys = counts.keys.iter().zip(&looked.counts.levels).enumerate();
+        let one_caller = keys
+            .filter(|(at, _)| *at != level)
+            .any(|(other, (seen, told))| {
+                match seen {
+                    SeenKey::None => false,
+                    // Nobody else asks for it, unless this level is everybody's.
+                    SeenKey::One(_) => !told.is_shared(),
+                    SeenKey::Several => looked.is_dominated(other, advisor::DOMINANT),
+                }
+            });
         let known = looked.status.get(level).zip(looked.trace.demand(at));
         let Some((status, demand)) = known.filter(|_| is_its_own && !is_shared && !one_caller)
         else {

@@ -149,6 +149,13 @@ where
         }
     }
 
+    fn admit_now(&self, charge: Charge) -> Result<Ruling, Charge> {
+        let endpoint = charge.mark();
+        let ruling = self.inner.admit_now(charge)?;
+        count(&self.meter, endpoint, &ruling);
+        Ok(ruling)
+    }
+
     fn give_back(&self, charge: Charge) {
         if charge.at().is_some() {
             let names = charge.levels().map(|(name, ..)| name);

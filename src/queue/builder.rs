@@ -265,6 +265,12 @@ impl Builder {
         self
     }
 
+    /// Dead letters that are kept.
+    #[cfg(feature = "config")]
+    pub(crate) const fn letters_kept(&self) -> usize {
+        self.dead_letters
+    }
+
     pub(crate) fn into_spec(self) -> Spec {
         self.spec
     }

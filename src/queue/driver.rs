@@ -200,6 +200,7 @@ const TURNS: usize = 32;
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
+    use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
 
@@ -216,10 +217,14 @@ mod tests {
     /// A queue whose driver is polled by hand.
     fn queue() -> (Sender<u32>, Receiver<u32>, Driver<u32>) {
         let spec = Spec::new(Preset::Unpaced, None, Timer::Runtime.grain());
+        queue_of(spec, ManualClock::new())
+    }
+
+    fn queue_of(spec: Spec, clock: ManualClock) -> (Sender<u32>, Receiver<u32>, Driver<u32>) {
         let core = Core::new(Parts {
             settings: spec.resolve().expect("the test's settings are valid"),
             spec,
-            clock: Arc::new(ManualClock::new()),
+            clock: Arc::new(clock),
             timer: Timer::Runtime,
             dead_letters: Some(1),
             desk: Desk::Consumers(Consumers::default()),
@@ -292,5 +297,28 @@ mod tests {
         token.cancel();
         assert!(poll(&mut driver).is_pending());
         assert_eq!(tx.snapshot().ledger.cancelled, 1);
+    }
+
+    /// A job that is too old to start makes way for the next; that one's token may have fired a moment ago.
+    #[test]
+    fn a_stale_job_does_not_let_one_start_whose_token_has_fired() {
+        let ms = Duration::from_millis(1);
+        let mut spec = Spec::new(Preset::Unpaced, None, Timer::Runtime.grain());
+        spec.standing_delay = Some((5 * ms, 10 * ms));
+        spec.drop_stale = true;
+        let clock = ManualClock::new();
+        let (tx, rx, _driver) = queue_of(spec, clock.clone());
+        tx.try_send(1).expect("the test's queue has room");
+        clock.advance(12 * ms);
+        let token = CancellationToken::new();
+        tx.offer(2)
+            .cancelled_by(token.clone())
+            .try_send()
+            .expect("delay stands, and depth is low");
+        tx.try_send(3).expect("delay stands, and depth is low");
+        token.cancel();
+        assert_eq!(rx.try_recv().expect("the third may start").into_inner(), 3);
+        let ledger = tx.snapshot().ledger;
+        assert_eq!((ledger.expired, ledger.cancelled), (1, 1));
     }
 }

@@ -98,7 +98,8 @@ impl<'a, T> Offer<'a, T> {
             }
             let place = state.machine.try_offer(now, &ask, &mut after.fx)?;
             let item = item.take().expect("it is placed once");
-            Ok(state.put(
+            Ok(state.put_on(
+                &terms,
                 now,
                 place,
                 Parcel {

@@ -71,13 +71,23 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    /// What a job on these terms has, if anything. Runs foreign code where spans are kept.
+    /// What a job on these terms has, if anything beside a tenant. Runs foreign code where spans are kept.
     pub(crate) fn of(terms: &Terms) -> Option<Box<Self>> {
         let mut extras = Self::plain();
-        if extras.is_some() || terms.is_kept() {
+        if extras.is_some() || !terms.is_plain() {
             extras.get_or_insert_default().terms = terms.clone();
         }
         extras
+    }
+
+    /// What is kept of a tenant that the machine does not know by name.
+    pub(crate) fn of_tenant(terms: &Terms) -> Option<Box<Self>> {
+        terms.has_tenant().then(|| {
+            Box::new(Self {
+                terms: terms.clone(),
+                ..Self::default()
+            })
+        })
     }
 
     /// As [`of`](Self::of), for who is never handed to a consumer, and must not run foreign code.

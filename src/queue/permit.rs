@@ -43,7 +43,8 @@ impl Seat {
     fn send<T>(&mut self, core: &Arc<Core<T>>, item: T) -> Accepted {
         let place = self.place.take().expect("a permit is used once, by value");
         let extras = Extras::of(&self.terms);
-        core.step(|state, now, after| state.put(now, place, Parcel { item, extras }, after))
+        let parcel = Parcel { item, extras };
+        core.step(|state, now, after| state.put_on(&self.terms, now, place, parcel, after))
             .into()
     }
 

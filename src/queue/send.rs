@@ -79,7 +79,8 @@ impl<T, A: Asks> Future for SendItem<'_, T, A> {
         } = &mut *self;
         let poll = line.poll(core, cx, terms, *stay, |state, now, place, after| {
             let item = item.take().expect("it is placed once");
-            state.put(
+            state.put_on(
+                terms,
                 now,
                 place,
                 Parcel {

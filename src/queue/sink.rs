@@ -147,7 +147,7 @@ impl<T> SenderSink<T> {
                 |state, now, place, after| {
                     let item = item.take().expect("it is placed once");
                     let extras = extras.take();
-                    state.put(now, place, Parcel { item, extras }, after);
+                    state.put_on(terms, now, place, Parcel { item, extras }, after);
                 },
             );
             if let Err(refusal) = ready!(placed) {

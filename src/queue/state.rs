@@ -7,7 +7,8 @@ use super::after::After;
 use super::dead_letters::DeadLetter;
 use super::desk::Desk;
 use super::journal::Journal;
-use super::parcel::Parcel;
+use super::parcel::{Extras, Parcel};
+use super::terms::Asks;
 use super::watch::{NewWatch, Subject};
 use crate::machine::{Gone, JobKey, Machine, NotTaken, Place, Queued, Spec, Taken, WaiterKey};
 use crate::tick::Tick;
@@ -81,6 +82,24 @@ impl<T> State<T> {
         queued
     }
 
+    /// As [`put`](Self::put), of a parcel that was made on these terms.
+    #[inline]
+    pub(crate) fn put_on(
+        &mut self,
+        terms: &impl Asks,
+        now: Tick,
+        place: Place,
+        mut parcel: Parcel<T>,
+        after: &mut After<T>,
+    ) -> Queued {
+        if let (None, Some(terms)) = (&parcel.extras, terms.terms())
+            && self.machine.tenant_of(place.owner).is_none()
+        {
+            parcel.extras = Extras::of_tenant(terms);
+        }
+        self.put(now, place, parcel, after)
+    }
+
     /// Has the token of a queued job watched, if it has one; takes the job out at once if the token has fired.
     pub(crate) fn watch_job(&mut self, now: Tick, key: JobKey, after: &mut After<T>) {
         let extras = self
@@ -122,10 +141,13 @@ impl<T> State<T> {
         if !self.has_tokens {
             return;
         }
-        self.machine.advance(now, &mut after.fx);
-        while let Some(key) = self.machine.next_job()
-            && self.is_cancelled(key)
-        {
+        loop {
+            // What is too old goes first, or it would hide a job whose token has fired.
+            self.machine.skip_stale(now, &mut after.fx);
+            let next = self.machine.next_job();
+            let Some(key) = next.filter(|key| self.is_cancelled(*key)) else {
+                return;
+            };
             self.machine.cancel_job(now, key, &mut after.fx);
         }
     }

@@ -124,6 +124,10 @@ impl Terms {
         self.run_estimate.is_none() && self.token.is_none()
     }
 
+    pub(crate) const fn has_tenant(&self) -> bool {
+        self.tenant.is_some()
+    }
+
     /// Whether a job on these terms has something to keep beside what the machine keeps of every job.
     pub(crate) const fn is_kept(&self) -> bool {
         !self.is_plain() || self.tenant.is_some()
@@ -156,6 +160,9 @@ pub(crate) trait Asks {
 
     /// See [`Terms::is_cancelled`].
     fn is_cancelled(&self) -> bool;
+
+    /// The terms, if there are any.
+    fn terms(&self) -> Option<&Terms>;
 }
 
 impl Asks for Terms {
@@ -169,6 +176,10 @@ impl Asks for Terms {
 
     fn is_cancelled(&self) -> bool {
         Self::is_cancelled(self)
+    }
+
+    fn terms(&self) -> Option<&Terms> {
+        Some(self)
     }
 }
 
@@ -190,6 +201,11 @@ impl Asks for Plain {
     #[inline]
     fn is_cancelled(&self) -> bool {
         false
+    }
+
+    #[inline]
+    fn terms(&self) -> Option<&Terms> {
+        None
     }
 }
 

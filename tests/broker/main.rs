@@ -2,7 +2,13 @@
 //! killed in the middle.
 
 mod admission;
+#[cfg(feature = "amqp")]
+mod amqp;
 mod conformance;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 mod plain;
+#[cfg(any(feature = "amqp", feature = "nats"))]
+mod scenes;
 mod source;

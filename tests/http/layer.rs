@@ -320,6 +320,40 @@ async fn headers_come_from_the_decision() {
     assert_eq!(field(response.headers(), "retry-after"), None);
 }
 
+/// What a layer lets through and refuses is seen where its limits are watched, by route.
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn a_layer_over_watched_limits_is_told_of_by_route() {
+    use sluicegate::Hierarchy;
+    use sluicegate::observe::{Watched, snapshot};
+    let clock = ManualClock::new();
+    let limits = Hierarchy::<String>::builder()
+        .level("route", Rate::per_second(1).burst(2), String::clone)
+        .clock(clock.clone())
+        .build()
+        .expect("it is valid");
+    let limits = Watched::with_clock("layer", limits, clock)
+        .by_endpoint(|route: &String| Some(route.as_str()));
+    let layer = AdmissionLayer::builder(limits, |head| Ok(head.method().as_str().to_owned()))
+        .build()
+        .unwrap();
+    for _ in 0..5 {
+        send(&layer, from("192.0.2.1")).await;
+    }
+    let limiters = snapshot().limiters;
+    let seen = limiters.iter().find(|limiter| limiter.name == "layer");
+    let endpoints = &seen.expect("it lives").endpoints;
+    let verdicts = &endpoints[0].verdicts;
+    assert_eq!(
+        (
+            endpoints[0].name.as_str(),
+            verdicts.allowed,
+            verdicts.rejected
+        ),
+        ("GET", 2, 3)
+    );
+}
+
 #[tokio::test]
 async fn without_a_hold_everything_else_is_the_same() {
     let quiet = [HeaderDialect::RetryAfterOnly];

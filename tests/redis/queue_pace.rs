@@ -117,11 +117,11 @@ async fn a_delayed_job_that_comes_due_earns_nothing_for_its_delay() {
 async fn what_is_owed_is_bounded_and_repaid_without_a_salvo() {
     let server = Server::start();
     let builder = Builder::new("q", Rate::per_second(100))
-        .max_depth(200)
+        .max_depth(400)
         .catch_up(10);
     let queue = open(&server, builder).await;
     let tx = queue.sender::<u32>();
-    for item in 0..60 {
+    for item in 0..200 {
         tx.try_send(item).await.expect("room");
     }
     // Nobody takes for a second: a hundred fell due, ten are owed.
@@ -129,8 +129,8 @@ async fn what_is_owed_is_bounded_and_repaid_without_a_salvo() {
     assert_eq!(queue.snapshot().await.expect("it answers").owed, 11);
     let rx = queue.receiver::<u32>();
     let mut stamps = Vec::new();
-    while stamps.len() < 60 {
-        for job in rx.recv_many(60).await.expect("it answers") {
+    while stamps.len() < 200 {
+        for job in rx.recv_many(200).await.expect("it answers") {
             stamps.push(job.departed_at());
             job.ack().await.expect("ours");
         }
@@ -160,15 +160,15 @@ async fn a_clock_set_back_shifts_the_schedule_and_stalls_nothing() {
     let job = rx.recv().await.expect("it answers").expect("there");
     job.retry(Duration::from_millis(300)).await.expect("ours");
     step_clock(&server, -3_600_000_000);
-    let since = std::time::Instant::now();
     let mut stamps = Vec::new();
     for _ in 0..20 {
-        let job = rx.recv().await.expect("it answers").expect("there");
+        // An hour is not waited for, by the schedule or by the delayed job.
+        let job = tokio::time::timeout(Duration::from_secs(60), rx.recv()).await;
+        let job = job.expect("it goes on").expect("it answers");
+        let job = job.expect("there");
         stamps.push(job.departed_at());
         job.ack().await.expect("ours");
     }
-    // An hour is not waited for, by the schedule or by the delayed job.
-    assert!(since.elapsed() < Duration::from_secs(60));
     for pair in stamps.windows(6) {
         assert!(
             pair[5] - pair[0] >= Duration::from_millis(80),
@@ -249,8 +249,11 @@ async fn resume_forgives_what_was_owed_and_shortens_no_gap() {
         tx.try_send(item).await.expect("room");
     }
     queue.pause("maintenance").await.expect("it answers");
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     queue.resume().await.expect("it answers");
+    // Fifteen fell due in the pause.
+    let owed = queue.snapshot().await.expect("it answers").owed;
+    assert!(owed <= 5, "{owed} are owed");
     let mut stamps = Vec::new();
     for _ in 0..4 {
         let job = rx.recv().await.expect("it answers").expect("there");
@@ -261,5 +264,4 @@ async fn resume_forgives_what_was_owed_and_shortens_no_gap() {
         stamps[3] - stamps[0] >= Duration::from_millis(270),
         "{stamps:?}"
     );
-    assert!(queue.snapshot().await.expect("it answers").owed <= 1 + 50);
 }

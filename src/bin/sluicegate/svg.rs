@@ -111,7 +111,7 @@ fn draw(text: &mut String, panel: &Panel, timeline: &Timeline, most: f64, top: f
                 "<text x=\"{legend}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\" font-weight=\"600\">{name}</text>",
                 top - 6.0
             );
-            legend -= 12.0 + 7.0 * name.len() as f64;
+            legend -= 16.0 + 7.2 * name.len() as f64;
         }
     }
 }
@@ -193,7 +193,7 @@ const PANELS: [Panel; 3] = [
 const COLUMNS: usize = 512;
 const PLOT: f64 = 860.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 30.0;
+const RIGHT: f64 = 40.0;
 const HEAD: f64 = 56.0;
 const FOOT: f64 = 24.0;
 const GAP: f64 = 34.0;

@@ -42,11 +42,58 @@ fn the_samples_are_valid_and_say_what_they_say() {
         "queue orders-db",
         "max_depth        100",
         "level client: token_bucket 20/s burst 40, each key",
+        "lane low: at least 0.05 of the departures",
+        "tenant gold-customer: weight 4",
+        "retry_budget     0.1 of fresh work, 1/s",
         "derived",
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     config(include_str!("../../../examples/lossless.toml"));
+}
+
+#[test]
+fn lane_shares_and_victims_reach_the_queue() {
+    let text = "[queue]\nmax_depth = 4\nwhen_full = \"evict_lowest\"\n[lanes]\nshares = { low = 0.25, high = 0.5 }\n";
+    let config = config(text);
+    let (tx, rx) = config.builder().build::<u32>().expect("it was checked");
+    for n in 0..4 {
+        tx.offer(n)
+            .priority(Priority::Low)
+            .try_send()
+            .expect("room");
+    }
+    let urgent = tx.offer(9).priority(Priority::High).try_send();
+    urgent.expect("a low one makes room");
+    assert_eq!(tx.snapshot().ledger.evicted, 1);
+    // High is short of its half first; low has its quarter after that.
+    let order: Vec<u32> = std::iter::from_fn(|| rx.try_recv().ok().map(|job| *job)).collect();
+    assert_eq!(order.len(), 4);
+    assert!(order.contains(&9));
+    let shown = config.to_string();
+    assert!(
+        shown.contains("lane high: at least 0.5 of the departures"),
+        "{shown}"
+    );
+    assert!(shown.contains("when_full        evict_lowest"), "{shown}");
+    refused(
+        "[queue]\n[lanes]\nshares = { low = 0.7, high = 0.6 }\n",
+        3,
+        10,
+        "must not be above 1",
+    );
+    refused(
+        "[queue]\n[lanes]\nshares = { low = -0.1 }\n",
+        3,
+        10,
+        "from 0 to 1",
+    );
+    refused(
+        "[queue]\n[lanes]\nshares = { lowest = 0.1 }\n",
+        3,
+        12,
+        "expected one of",
+    );
 }
 
 #[test]

@@ -201,6 +201,25 @@ fn one_caller_that_hammers_is_no_reason_to_raise_a_limit() {
         sample();
     }
     assert_eq!(about("hammer"), []);
+
+    // Nor is one whom nobody else is there to be compared with.
+    let clock = ManualClock::new();
+    let edge = self::edge("alone there", &clock, Rate::per_minute(60).burst(10));
+    sample();
+    for _ in 0..300 {
+        for _ in 0..5 {
+            let _ = edge.check(
+                &Request {
+                    ip: 99,
+                    route: "POST /login",
+                },
+                1,
+            );
+        }
+        clock.advance(Duration::from_secs(1));
+        sample();
+    }
+    assert_eq!(about("alone there"), []);
 }
 
 #[test]

@@ -538,3 +538,27 @@ fn keys_that_would_break_a_page_are_shown_harmless() {
     );
     assert_eq!(top.keys.len(), 3);
 }
+
+#[test]
+fn recorders_that_come_late_or_are_two_are_told_everything() {
+    let clock = ManualClock::new();
+    let edge = watched("recorders", &clock);
+    let check = |times: u64| {
+        for _ in 0..times {
+            let _ = edge.check(&HOME, 1);
+        }
+    };
+    check(15);
+    let (first, second) = (DebuggingRecorder::new(), DebuggingRecorder::new());
+    let told_first = told(&first, "recorders");
+    check(7);
+    let told_both = (told(&first, "recorders"), told(&second, "recorders"));
+    let refused = "sluicegate_rejections_total";
+    assert_eq!(sum(&told_first, refused), 5);
+    assert_eq!(sum(&told_both.0, refused), 12);
+    assert_eq!(sum(&told_both.1, refused), 12);
+    // Of a histogram each is told what it has not been told yet.
+    let waits = "sluicegate_retry_after_seconds";
+    let counts = [&told_first, &told_both.0, &told_both.1].map(|series| sum(series, waits));
+    assert_eq!(counts, [5, 7, 12]);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate::queue::Builder;
+use sluicegate::queue::{Builder, WhenFull};
 use sluicegate::sim::{Callers, Downstream, Form, Latency, Pattern, Report, Simulation};
 use sluicegate::{Policy, Rate, SlidingCounter, Tick};
 
@@ -65,6 +65,27 @@ fn expiry_rescues_any_bound() {
     assert!(report.max_depth < 300, "{}", report.max_depth);
     // Most are refused as too late at the door, for the wait is known there.
     assert!(report.outcomes.refused() + report.outcomes.expired > 15_000);
+}
+
+#[test]
+fn newest_first_serves_those_who_still_wait() {
+    for (low, high) in [(0, 1), (120, 160)] {
+        let newest = || {
+            fifo(200)
+                .watermarks(low, high)
+                .max_waiters(0)
+                .newest_first(true)
+                .when_full(WhenFull::EvictOldest)
+        };
+        for (rate, published) in [(1500, 0.990), (2000, 0.994)] {
+            let report = overload(rate, newest());
+            let found = goodput(&report);
+            assert!((found - published).abs() < 0.03, "{rate}/s: {found}");
+            let p50 = report.wait.quantile(0.5);
+            assert!(p50 < Duration::from_millis(2), "{p50:?}");
+            assert_eq!(report.max_depth, 200);
+        }
+    }
 }
 
 #[test]
