@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
-use crate::error::BuildError;
 use super::status::{KeyCounts, LevelStatus};
 use crate::decision::Decision;
+use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::Limit;
 use crate::sync::Arc;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::clock::{Clock as _, TokioClock};
+use crate::clock::{AnyClock, Clock as _, TokioClock};
 use crate::decision::{Decision, Verdict};
 use crate::error::LimitError;
 use crate::limiter::{Charge, Local, Ruling, Store as _, WhenKeysFull};
@@ -123,7 +123,7 @@ impl Fallback {
         let make = || {
             let level = std::iter::once((Arc::clone(name), limit));
             let full = (self.keys, WhenKeysFull::Share);
-            Local::new(level, full, Box::new(TokioClock))
+            Local::new(level, full, AnyClock::of(TokioClock))
         };
         levels.entry(Arc::clone(name)).or_insert_with(make).clone()
     }

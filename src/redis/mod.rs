@@ -32,14 +32,12 @@ mod error;
 mod fallback;
 mod flights;
 mod limits;
-#[allow(dead_code)] // Until both the limits and the queue are on it.
 mod link;
 mod outcome;
 mod plan;
 pub mod queue;
 mod reply;
 mod rule;
-#[allow(dead_code)] // As above.
 mod script;
 mod scripts;
 mod warning;
@@ -51,5 +49,5 @@ pub use endpoint::Endpoint;
 pub use error::Error;
 pub use fallback::WhenUnknown;
 pub use limits::Limits;
-pub use warning::Warning;
 pub use queue::Queue;
+pub use warning::Warning;

@@ -58,7 +58,7 @@ impl Rule {
         if limit.quota() > MOST_UNITS {
             return refuse(format!("a shared limit has at most {MOST_UNITS} units"));
         }
-        let whole = |window: Duration| nanos(window) % 1000 == 0;
+        let whole = |window: Duration| nanos(window).is_multiple_of(1000);
         let bucket = |rate: Rate, core| match Bucket::new(rate, core) {
             Some(bucket) => Ok(bucket),
             None => Err(BuildError::setting("limit", limit, TOO_FAST)),

@@ -24,6 +24,9 @@ pub(super) enum Task {
     Refund,
 }
 
+/// What a script does, and for which kinds of limits.
+type Kind = (Task, Box<[Part]>);
+
 /// Scripts put together so far.
 #[derive(Debug)]
 pub(super) struct Scripts {
@@ -31,7 +34,7 @@ pub(super) struct Scripts {
     given: bool,
     /// Whether the server is to check that all keys are declared.
     strict: bool,
-    made: Mutex<HashMap<(Task, Box<[Part]>), Arc<Script>>>,
+    made: Mutex<HashMap<Kind, Arc<Script>>>,
 }
 
 impl Scripts {
