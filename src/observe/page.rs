@@ -5,7 +5,8 @@
 //! - I1  It is read-only: only `GET` and `HEAD` are answered, and nothing that is asked changes a queue or a limiter.
 //! - I2  Nothing is asked of any other origin, and nothing that a caller named is ever markup: the policy sent along
 //!   forbids foreign and inline scripts, frames and forms, and the scripts write text nodes only.
-//! - I3  It needs no path of its own: it works wherever it is nested, with a slash at the end or without.
+//! - I3  It needs no path of its own: it works wherever it is nested, and under `nest_service` with a slash at the end as
+//!   well as without (`nest` knows only the path without).
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -32,7 +33,7 @@ use super::take::snapshot_with;
 /// use axum::Router;
 /// use sluicegate::observe::{self, Keys};
 ///
-/// let app: Router = Router::new().nest("/queues", observe::page(Keys::Hashed));
+/// let app: Router = Router::new().nest_service("/queues", observe::page(Keys::Hashed));
 /// # let _ = app;
 /// ```
 pub fn page(keys: Keys) -> Router {

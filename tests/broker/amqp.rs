@@ -183,6 +183,11 @@ async fn consumer_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rabbitmq_keeps_what_it_can_and_says_what_it_cannot() {
     let mut server = Server::new().await;
+    // A quorum queue that is killed within a second or two of being declared comes back without its log: the server
+    // (3.10) has not written down yet that it is a member of it. So these are declared long before.
+    for queue in ["outage", "kills"] {
+        server.connect(queue).await;
+    }
     let kept = conformance::all(&server).await;
     assert_eq!(kept.skipped, WHAT_IT_CANNOT);
     bad_input(&server).await;

@@ -17,6 +17,7 @@ mod simulate;
 mod size;
 mod svg;
 mod table;
+mod top;
 mod values;
 
 /// Backpressure and admission, on paper.
@@ -35,6 +36,8 @@ enum Command {
     Size(Box<size::Options>),
     /// Check a configuration and print what takes effect
     Check(check::Options),
+    /// Watch the queues of a running program that serves its live page
+    Top(top::Options),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::run(&options),
         Command::Size(options) => size::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Top(options) => top::run(&options),
     };
     match done {
         Ok(text) => {

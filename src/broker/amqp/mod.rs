@@ -9,6 +9,7 @@
 //!   is not told: see [`held_elsewhere`](AmqpBuilder::held_elsewhere).
 //! - Publishing has a connection of its own, so that an alarm which blocks it does not stop the drain.
 //! - An ack is not confirmed: lost with the connection, its message comes again.
+//! - A quorum queue survives `kill -9` of a single server, but (3.10) not within a second or two of being declared.
 //! - A connection or channel that was closed is opened again at the next call, with a back-off up to 2 s.
 
 mod builder;

@@ -53,7 +53,7 @@ const format = {
     if (!Number.isFinite(seconds)) return "–";
     const s = Math.max(0, seconds);
     if (s === 0) return "0 s";
-    if (s < 1e-3) return (s * 1e6).toPrecision(2) + " µs";
+    if (s < 1e-3) return (s * 1e6).toFixed(0) + " µs";
     if (s < 0.01) return (s * 1e3).toFixed(1) + " ms";
     if (s < 1) return (s * 1e3).toFixed(0) + " ms";
     if (s < 10) return s.toFixed(2) + " s";

@@ -45,11 +45,13 @@ function showNow(queue) {
     ["Admitted /s", format.rate(now.admitted)],
     ["Leaving /s", format.rate(now.departed), rate ? "of " + format.rate(rate) : "no rate"],
     ["Refused /s", format.rate(now.refused), format.share(share), now.refused > 0],
+    ["Done /s", format.rate(now.acked)],
     ["Depth", format.count(queue.depth), of(queue.max_depth), queue.depth >= queue.high],
     ["In line", format.count(queue.waiting), of(queue.max_waiters)],
     ["In flight", format.count(queue.in_flight), of(queue.max_in_flight)],
     ["Wait p99", format.time(waits.p99_seconds ?? NaN), waits.count ? "p50 " + format.time(waits.p50_seconds ?? NaN) : ""],
     ["Oldest waits", format.time(queue.oldest_wait_seconds ?? NaN)],
+    ["Put back", format.count((queue.ledger || {}).requeued)],
     ["Dead letters", format.count(queue.dead_letters), queue.dead_letters_lost ? format.count(queue.dead_letters_lost) + " lost" : "", queue.dead_letters_lost > 0],
   ]);
 }

@@ -111,11 +111,12 @@ class LimiterBlock {
     const top = niceTop(points.reduce((most, point) => Math.max(most, num(point.offered)), 0));
     this.chart.show({ ...stretch(points, now), points, top, series: [
       { key: "offered", label: "requests", cls: "c-offered", area: true }, { key: "refused", label: "refused", cls: "c-refused" } ] });
-    table(this.levels, ["level", "limit", "used", "", "left", "refused", "keys"], (limiter.levels || []).map(level => [
-      { name: level.name }, cut(level.limit || ""), level.shared ? (Number.isFinite(level.usage) ? format.share(level.usage) : "–") : "each key",
+    table(this.levels, ["level", "used", "", "left", "refused", "keys", "limit"], (limiter.levels || []).map(level => [
+      { name: level.name }, level.shared ? (Number.isFinite(level.usage) ? format.share(level.usage) : "–") : "each key",
       { bars: level.shared ? [[num(level.usage), num(level.usage) > 0.9 ? "c-refused" : "c-departed"]] : [] },
       level.shared && Number.isFinite(level.available) ? format.count(level.available) : "–", format.count(level.refused),
-      Number.isFinite(level.keys) ? { text: format.count(level.keys), note: Number.isFinite(level.max_keys) ? "of " + format.count(level.max_keys) : "" } : "–" ]));
+      Number.isFinite(level.keys) ? { text: format.count(level.keys), note: Number.isFinite(level.max_keys) ? "of " + format.count(level.max_keys) : "" } : "–",
+      cut(level.limit || "") ]));
     const endpoints = (limiter.endpoints || []).slice(0, 8);
     this.endpoints.hidden = endpoints.length < 2;
     table(this.endpoints, ["endpoint", "allowed", "refused"], endpoints.map(({ name, verdicts: v = {} }) => [
