@@ -13,7 +13,7 @@ use sluicegate::{
 use crate::server::{Options, Server};
 
 pub(crate) fn limits(server: &Server) -> LimitsBuilder {
-    let endpoint = Endpoint::new(&server.url()).expect("the address is valid");
+    let endpoint = Endpoint::new(server.url()).expect("the address is valid");
     // A busy machine is no outage.
     Limits::builder(endpoint).deadline(Duration::from_secs(5))
 }
