@@ -116,11 +116,14 @@ impl<C, S: Store> Hierarchy<C, S> {
     /// of limit starts fresh.
     ///
     /// # Errors
-    /// If there is no such level, or the limit does not start full; nothing is changed then.
+    /// If there is no such level, the limit does not start full, or the store cannot keep it; nothing is changed then.
     pub fn set_limit(&self, level: &str, limit: impl Into<Limit>) -> Result<(), BuildError> {
         let limit = limit.into();
         starts_full(&limit)?;
         let index = self.plan.position(level)?;
+        let mut levels = self.levels();
+        levels[index].1 = limit;
+        self.store.accepts(&levels)?;
         let mut limits = self.plan.limits.lock();
         let mut changed = limits.to_vec();
         changed[index] = limit;

@@ -121,10 +121,13 @@ impl<C> HierarchyBuilder<C> {
     /// Builds a hierarchy whose state lives in `store`.
     ///
     /// # Errors
-    /// If two levels have the same name or one has none, a level's limit does not start full, or
-    /// [`limit_for`](Self::limit_for) named no level.
+    /// If two levels have the same name or one has none, a level's limit does not start full,
+    /// [`limit_for`](Self::limit_for) named no level, or the store cannot keep a level.
     pub fn build_on<S: Store>(self, store: S) -> Result<Hierarchy<C, S>, BuildError> {
         self.check()?;
+        let levels = self.levels.iter();
+        let levels = levels.map(|(level, limit)| (Arc::clone(&level.name), *limit));
+        store.accepts(&levels.collect::<Vec<_>>())?;
         Ok(Hierarchy::new(self.plan(), store))
     }
 

@@ -59,7 +59,7 @@ enum At<'a> {
 }
 
 impl Local {
-    pub(super) fn new(
+    pub(crate) fn new(
         levels: impl Iterator<Item = (Arc<str>, Limit)>,
         (max, full): (u64, WhenKeysFull),
         clock: AnyClock,
@@ -73,12 +73,12 @@ impl Local {
     }
 
     /// Charges all levels or none.
-    pub(super) fn rule(&self, charge: Charge) -> Ruling {
+    pub(crate) fn rule(&self, charge: Charge) -> Ruling {
         self.judge(charge, true)
     }
 
     /// Says what [`rule`](Self::rule) would, and charges nothing.
-    pub(super) fn peek(&self, charge: Charge) -> Ruling {
+    pub(crate) fn peek(&self, charge: Charge) -> Ruling {
         self.judge(charge, false)
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::ruling::Ruling;
 use super::status::{KeyCounts, LevelStatus};
 use crate::decision::Decision;
+use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::Limit;
 use crate::sync::Arc;
@@ -35,6 +36,16 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Gives a granted charge back. Never waits: a remote store sends it from a task.
     fn refund(&self, charge: Charge);
+
+    /// Says whether it can keep these levels, each with its name and limit; asked before a hierarchy is built on it or
+    /// changed. By default it can.
+    ///
+    /// # Errors
+    /// That names what it cannot keep.
+    fn accepts(&self, levels: &[(Arc<str>, Limit)]) -> Result<(), BuildError> {
+        let _ = levels;
+        Ok(())
+    }
 
     /// Counts of the keys of a level, by its position; `None` where they are not known, as from a remote store.
     fn key_counts(&self, level: usize) -> Option<KeyCounts> {
@@ -107,7 +118,7 @@ pub struct Charge {
     at: Option<Tick>,
     half: bool,
     levels: Arc<[Level]>,
-    /// What a limiter with keys of its own type needs to find the key again.
+    /// What a limiter or a store needs to find the charge again.
     pub(super) payload: Option<Arc<dyn Any + Send + Sync>>,
     /// Levels, by position, at which the cap on keys was reached and the newcomers' share was charged.
     pub(super) beyond: u64,
@@ -186,6 +197,26 @@ impl Charge {
     #[must_use]
     pub fn keep_half(mut self) -> Self {
         self.half = true;
+        self
+    }
+
+    /// Each level's name, limit and key, outermost first.
+    #[cfg(feature = "redis")]
+    pub(crate) fn named(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Limit, &Key)> {
+        self.levels
+            .iter()
+            .map(|level| (&level.name, &level.limit, &level.key))
+    }
+
+    /// What a store keeps with a charge, to find it again when it is given back.
+    #[cfg(feature = "redis")]
+    pub(crate) fn receipt<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.payload.as_ref()?.downcast_ref()
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_receipt<T: Send + Sync + 'static>(mut self, receipt: T) -> Self {
+        self.payload = Some(Arc::new(receipt));
         self
     }
 

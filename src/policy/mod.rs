@@ -36,6 +36,8 @@ pub use token_bucket::TokenBucket;
 
 pub(crate) use fixed_window::WindowState;
 pub(crate) use gcra::{BucketState, Gcra};
+#[cfg(feature = "redis")]
+pub(crate) use sliding_counter::CounterState;
 
 use std::fmt::Debug;
 

@@ -56,6 +56,19 @@ pub struct CounterState {
     current: u64,
 }
 
+impl CounterState {
+    /// Counts that were kept elsewhere.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn of(start: Tick, previous: u64, current: u64) -> Self {
+        Self {
+            start,
+            last: Tick::ZERO,
+            previous,
+            current,
+        }
+    }
+}
+
 impl SlidingCounter {
     /// Makes a rule of about `limit` units in any `window`.
     ///

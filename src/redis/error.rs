@@ -43,6 +43,8 @@ pub(super) enum Kind {
     Refused { reply: String },
     /// A reply of another shape than was expected.
     Unexpected { reply: String },
+    /// Not asked, as it has failed too often lately.
+    Skipped { left: Duration },
     /// A setting that cannot be used.
     Setting { rule: String },
 }
@@ -107,6 +109,14 @@ impl Error {
         matches!(self.kind, Kind::WrongType { .. })
     }
 
+    /// Whether the server is all right, and only this command was not.
+    pub(super) fn is_about_the_command(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::WrongType { .. } | Kind::CrossSlot | Kind::Setting { .. } | Kind::Skipped { .. }
+        )
+    }
+
     /// Whether the command may have run although its answer was not received.
     ///
     /// Such a command is never repeated: it could count twice.
@@ -134,6 +144,10 @@ impl fmt::Display for Error {
             Kind::CrossSlot => f.write_str("the keys lie in several slots of the cluster"),
             Kind::Refused { reply } => write!(f, "the server replied with an error: {reply}"),
             Kind::Unexpected { reply } => write!(f, "the reply has an unexpected shape: {reply}"),
+            Kind::Skipped { left } => write!(
+                f,
+                "the server failed too often and is not asked for another {left:?}"
+            ),
             Kind::Setting { rule } => f.write_str(rule),
         }
     }

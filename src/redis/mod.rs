@@ -1,17 +1,53 @@
 //! Limits that a fleet shares, on Redis or Valkey, 7.0 and later.
 //!
-//! An [`Endpoint`] says where the server is and who asks.
+//! An [`Endpoint`] says where the server is and who asks; [`Limits`] keeps the state of a
+//! [`Hierarchy`](crate::Hierarchy) there.
+//!
+//! ```text
+//!   Hierarchy --> Limits --> memory of refusals --> merged calls --> breaker --> one script --> server
+//!                    |                                                 |
+//!                    +-- WhenUnknown: allow, refuse, own share <-------+-- no answer by the deadline
+//! ```
+//!
+//! | promise | exact? |
+//! |---|---|
+//! | one decision: all levels charged or none, by the server's clock, waits to the microsecond | yes, on one server or under one hash tag |
+//! | callers of one key merged into one call | yes |
+//! | refusals repeated from memory | yes, but for refunds and raised limits elsewhere, until the told wait is over |
+//! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses; others may see them meanwhile |
+//! | no answer | the charge may have been made, once; nothing is sent twice |
+//! | node's own share of the limit ([`WhenUnknown::Share`]) | all nodes together stay within the limit, if it has a unit for each |
+//! | the server restarts empty, or evicts | limits start anew |
 
+mod asking;
+mod breaker;
+mod builder;
+mod chores;
+mod counts;
+mod deciding;
+mod denials;
 mod dial;
 mod endpoint;
 mod error;
-#[allow(dead_code)] // Until both the limits and the queue are on it.
+mod fallback;
+mod flights;
+mod limits;
 mod link;
+mod outcome;
+mod plan;
 pub mod queue;
 mod reply;
-#[allow(dead_code)] // As above.
+mod rule;
 mod script;
+mod scripts;
+mod warning;
 
+pub use builder::LimitsBuilder;
+pub use counts::Counts;
+pub use deciding::Deciding;
 pub use endpoint::Endpoint;
 pub use error::Error;
+pub use fallback::WhenUnknown;
+pub use limits::Limits;
 pub use queue::Queue;
+pub use warning::Warning;

@@ -62,25 +62,6 @@ impl Script {
         reply
     }
 
-    /// Runs commands of this script in one go; those that it was not loaded for are sent again after it was.
-    pub(super) async fn run_many(
-        &self,
-        link: &Link,
-        commands: &[Cmd],
-        deadline: Duration,
-    ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let until = Instant::now() + deadline;
-        let mut replies = link.run_many(commands, deadline).await?;
-        for (reply, command) in replies.iter_mut().zip(commands) {
-            let Err(error) = reply else { continue };
-            if *error.kind() == Kind::NoScript {
-                let left = until.saturating_duration_since(Instant::now());
-                *reply = self.run(link, command, left).await;
-            }
-        }
-        Ok(replies)
-    }
-
     /// Both in one go, so that a flush in between is unlikely.
     async fn load_and_run(
         &self,

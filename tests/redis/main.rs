@@ -3,6 +3,8 @@
 #[path = "../broker/conformance.rs"]
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
+mod limits;
+mod outage;
 mod queue;
 mod queue_broker;
 mod queue_claims;

@@ -1,0 +1,131 @@
+-- Token bucket, and leaky bucket as a meter: the generic cell rate algorithm.
+--
+-- State: the theoretical arrival time in whole microseconds, or `us:remainder:count` with a remainder over the count.
+-- It is a time to come, at most the burst ahead; one further ahead was stored under a larger burst, or before the clock
+-- was set back, and counts as the burst.
+--
+-- Arguments: 1 cost, 2 its remainder, 3 room, 4 its remainder, 5 burst, 6 its remainder, 7 count
+--- read
+local count@, cost@, part@ = $7 + 0, $1 + 0, $2 + 0
+local lead@, rest@, bad@, fit@ = 0, 0, false, 0
+local raw@ = redis.call('GET', $key)
+if raw@ then
+  local at = tonumber(raw@)
+  if at then
+    lead@ = at - now
+  else
+    local us, rest, of = string.match(raw@, '^(%d+):(%d+):(%d+)$')
+    if not us then
+      return redis.error_reply('STRANGE state of a bucket')
+    end
+    lead@, rest@ = us - now, rest + 0
+    if of ~= $7 then
+      lead@, rest@ = lead@ + 1, 0
+    end
+  end
+  if lead@ < 0 then
+    lead@, rest@ = 0, 0
+  else
+    local burst, over = $5 + 0, $6 + 0
+    if not (lead@ < burst or (lead@ == burst and rest@ <= over)) then
+      lead@, rest@, bad@ = burst, over, true
+    end
+  end
+end
+if n == 1 then
+  local us, rest, room = lead@ + cost@, rest@ + part@, $3 + 0
+  if rest >= count@ then
+    us, rest = us + 1, rest - count@
+  end
+  if us < room or (us == room and rest <= $4 + 0) then
+    fit@ = 1
+  end
+elseif n > 1 then
+  local room, over = $3 + 0, $4 + 0
+  local function fits(j)
+    local us, rest = lead@ + j * cost@, rest@ + j * part@
+    local left = math.fmod(rest, count@)
+    us = us + (rest - left) / count@
+    return us < room or (us == room and left <= over)
+  end
+  -- The division is off by little; the steps put it right.
+  local guess = (room - lead@ + (over - rest@) / count@) / (cost@ + part@ / count@)
+  fit@ = math.max(0, math.min(n, math.floor(guess)))
+  while fit@ < n and fits(fit@ + 1) do
+    fit@ = fit@ + 1
+  end
+  while fit@ > 0 and not fits(fit@) do
+    fit@ = fit@ - 1
+  end
+end
+if fit@ < k then
+  k = fit@
+end
+--- charge
+do
+  local us, rest = lead@ + k * cost@, rest@ + k * part@
+  if rest >= count@ then
+    local left = math.fmod(rest, count@)
+    us, rest = us + (rest - left) / count@, left
+  end
+  local at = now + us
+  if rest > 0 then
+    at = string.format('%.0f:%.0f:%s', at, rest, $7)
+  end
+  redis.call('SET', $key, at, 'PX', math.ceil((us + 1) / 1000) + slack)
+end
+--- repair
+if bad@ then
+  local at = now + lead@
+  if rest@ > 0 then
+    at = string.format('%.0f:%.0f:%s', at, rest@, $7)
+  end
+  redis.call('SET', $key, at, 'PX', math.ceil((lead@ + 1) / 1000) + slack)
+end
+--- reply
+lead@, rest@
+--- refund
+-- Arguments: 1 cost, 2 its remainder, 3 burst, 4 its remainder, 5 count, 6 instant of the charge
+do
+  local raw = redis.call('GET', $key)
+  local count, burst, over, charged = $5 + 0, $3 + 0, $4 + 0, $6 + 0
+  local since = now - charged
+  local past = since > burst or (since == burst and over == 0)
+  if raw and not past then
+    local at, rest = tonumber(raw), 0
+    if not at then
+      local us, part, of = string.match(raw, '^(%d+):(%d+):(%d+)$')
+      if not us then
+        return redis.error_reply('STRANGE state of a bucket')
+      end
+      at, rest = us + 0, part + 0
+      if of ~= $5 then
+        at, rest = at + 1, 0
+      end
+    end
+    if at - now > burst or (at - now == burst and rest > over) then
+      at, rest = now + burst, over
+    end
+    -- Before its charge the bucket was at most full, so the refund does not reach further back than that.
+    local least, part = charged, 0
+    if at < charged then
+      least, part = at, rest
+    end
+    at, rest = at - $1, rest - $2
+    if rest < 0 then
+      at, rest = at - 1, rest + count
+    end
+    if at < least or (at == least and rest < part) then
+      at, rest = least, part
+    end
+    local lead = at - now
+    if lead < 0 or (lead == 0 and rest == 0) then
+      redis.call('DEL', $key)
+    else
+      if rest > 0 then
+        at = string.format('%.0f:%.0f:%s', at, rest, $5)
+      end
+      redis.call('SET', $key, at, 'PX', math.ceil((lead + 1) / 1000) + slack)
+    end
+  end
+end
