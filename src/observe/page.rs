@@ -219,7 +219,7 @@ mod tests {
         assert!(named("/ops/queues/").contains("src=\"page.js\""));
         assert!(named("/ops/queues").contains("src=\"./queues/page.js\""));
         assert!(named("/a:b").contains("href=\"./a:b/page.css\""));
-        assert!(!named("/x%22><b>").contains("<b>"));
+        assert!(!named("/x%22%3E%3Cb%3E").contains("<b>"));
         assert!(!named("/").contains("{beside}"));
     }
 }
