@@ -84,14 +84,15 @@
 //! | `serde` | | rates and limits in their text forms |
 //! | `config` | | [`config`]: all settings in one TOML file, with live reload and a calendar |
 //! | `broker` | | [`broker`]: admission in front of a message broker and a steady drain behind it; one in memory |
-//! | `redis` | | [`redis`]: a durable queue with one rate for a whole fleet, on Redis or Valkey |
 //! | `nats` | | the same on NATS JetStream |
 //! | `amqp` | | the same on RabbitMQ |
+//! | `redis` | | [`redis`]: limits that a fleet shares, and a durable queue with one rate for it, on Redis or Valkey |
 //! | `tower` | | [`http`]: admission, a queue and both together as layers for any tower service |
 //! | `axum` | | the same for axum: refusals as responses, the handler's hold on its charge, route templates |
 //! | `tonic` | | the same for gRPC: refusals as statuses, the address of the connection |
 //! | `sim` | | [`sim`]: the machine on virtual time, and the formulas that size a queue |
-//! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check` |
+//! | `page` | | [`observe::page`]: a live page of all that, as an axum router |
+//! | `cli` | | the command `sluicegate`: `simulate`, `size`, `check`, `top` |
 //!
 //! The core itself has no switch: features only add.
 
