@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sluicegate::observe::{Advice, Confidence, Setting, Watched, sample, snapshot};
-use sluicegate::queue::Builder;
 use sluicegate::{FixedWindow, Hierarchy, Limit, ManualClock, Rate};
 
 struct Request {
@@ -269,52 +268,4 @@ fn a_limit_per_caller_that_many_run_into_is_told() {
         "{advice}"
     );
     assert_eq!(advice.confidence, Confidence::Low);
-}
-
-// On a clock moved by hand: the thread that samples by itself would read another one than a paused runtime.
-#[tokio::test]
-async fn a_queue_that_refuses_bursts_it_could_have_held_is_advised_a_bound() {
-    for (name, bound, burst, is_advised) in [
-        ("bursty", 20, 60, true),
-        // 95 % of the rate and more: a deeper queue would only refuse later.
-        ("overloaded", 20, 100, false),
-        ("deep", 200, 60, false),
-    ] {
-        let clock = ManualClock::new();
-        let builder = Builder::new(Rate::per_second(10))
-            .name(name)
-            .clock(clock.clone())
-            .max_depth(bound);
-        let (tx, rx) = builder.build::<u64>().expect("it is valid");
-        let consumer = tokio::spawn(async move {
-            while let Some(job) = rx.recv().await {
-                job.ack();
-            }
-        });
-        sample();
-        for second in 0..240_u64 {
-            if second % 10 == 0 {
-                for n in 0..burst {
-                    let _ = tx.try_send(n);
-                }
-            }
-            for _ in 0..10 {
-                clock.advance(Duration::from_millis(100));
-                for _ in 0..5 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            sample();
-        }
-        let advice = about(name);
-        assert_eq!(advice.len(), usize::from(is_advised), "{name}: {advice:?}");
-        if let Some(advice) = advice.first() {
-            assert_eq!(advice.setting, Setting::MaxDepth);
-            let wanted: f64 = advice.suggested.parse().expect("a number");
-            // Sixty at once, up to the high mark at 80 %.
-            assert!((wanted / 75.0 - 1.0).abs() < 0.2, "{advice}");
-        }
-        drop(tx);
-        consumer.await.expect("it ends with the queue");
-    }
 }
