@@ -75,6 +75,8 @@ impl Server {
                 "RABBITMQ_NODENAME",
                 format!("sluicegate{}@localhost", self.port),
             )
+            // A node that is killed leaves no dump behind.
+            .env("ERL_CRASH_DUMP_SECONDS", "0")
             .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
             .env("RABBITMQ_NODE_PORT", self.port.to_string())
             .env("RABBITMQ_DIST_PORT", self.distribution.to_string())
