@@ -1,14 +1,9 @@
-//! Shared limits: the scripts against the rules of this process, and what they leave on the server.
+//! Shared limits: what they let through together, and what they leave on the server.
 
 use std::time::Duration;
 
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use sluicegate::redis::{Endpoint, Limits, LimitsBuilder};
-use sluicegate::{
-    Charge, FixedWindow, Hierarchy, LeakyBucket, Limit, ManualClock, Rate, Ruling, SlidingCounter,
-    SlidingLog,
-};
+use sluicegate::{FixedWindow, Hierarchy, LeakyBucket, Limit, Rate, SlidingCounter, SlidingLog};
 
 use crate::server::{Options, Server};
 
@@ -20,153 +15,16 @@ pub(crate) fn limits(server: &Server) -> LimitsBuilder {
 
 type Caller = (u8, u8);
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime starts")
-}
-
-/// The same levels in this process and on the server, on one clock.
-fn both(
-    server: &Server,
-    prefix: &str,
-    levels: &[Limit],
-) -> (
-    ManualClock,
-    Hierarchy<Caller>,
-    Hierarchy<Caller, Limits>,
-    Limits,
-) {
-    let clock = ManualClock::new();
-    clock.advance(Duration::from_secs(1_800_000_000));
-    let mut here = Hierarchy::<Caller>::builder().clock(clock.clone());
-    let mut there = Hierarchy::<Caller>::builder();
+/// A level for each limit, by the one half of the caller and the other in turn.
+fn hierarchy(server: &Server, prefix: &str, levels: &[Limit]) -> Hierarchy<Caller, Limits> {
+    let mut hierarchy = Hierarchy::<Caller>::builder();
     for (index, limit) in levels.iter().enumerate() {
         let key = move |caller: &Caller| if index % 2 == 0 { caller.0 } else { caller.1 };
-        let name = format!("level {index}");
-        here = here.level(name.as_str(), *limit, key);
-        there = there.level(name.as_str(), *limit, key);
+        hierarchy = hierarchy.level(format!("level {index}"), *limit, key);
     }
-    let store = limits(server).prefix(prefix).clock(clock.clone()).build();
-    let store = store.expect("the settings are valid");
-    let here = here.build().expect("the levels are valid");
-    let there = there.build_on(store.clone());
-    (clock, here, there.expect("the levels can be kept"), store)
-}
-
-/// Waits of the server are whole microseconds, rounded up.
-fn micros(wait: Option<Duration>) -> Option<u128> {
-    wait.map(|wait| wait.as_nanos().div_ceil(1000))
-}
-
-fn assert_same(here: &Ruling, there: &Ruling, step: usize) -> Result<(), TestCaseError> {
-    prop_assert!(!there.is_degraded(), "step {}: {:?}", step, there);
-    prop_assert_eq!(
-        here.is_granted(),
-        there.is_granted(),
-        "step {}: {:?} {:?}",
-        step,
-        here,
-        there
-    );
-    prop_assert_eq!(
-        micros(here.retry_after()),
-        micros(there.retry_after()),
-        "step {}: {:?} {:?}",
-        step,
-        here,
-        there
-    );
-    for ((_, here), (name, there)) in here.decisions().zip(there.decisions()) {
-        prop_assert_eq!(here.limit, there.limit, "step {}, {}", step, name);
-        prop_assert_eq!(here.remaining, there.remaining, "step {}, {}", step, name);
-    }
-    Ok(())
-}
-
-fn limit() -> impl Strategy<Value = Limit> {
-    (0..5_u8, 1..2_000_u64, 1..40_u64, 1..5_000_u64).prop_map(|(kind, count, units, millis)| {
-        let window = Duration::from_millis(millis);
-        // A faster bucket is refused when it is built, which has a test of its own.
-        let rate = Rate::new(count.min(100 * millis), window).expect("more than zero");
-        match kind {
-            0 => rate.burst(units).into(),
-            1 => LeakyBucket::new(rate, units).expect("valid").into(),
-            2 => FixedWindow::new(units, window).expect("valid").into(),
-            3 => SlidingLog::new(units, window).expect("valid").into(),
-            _ => SlidingCounter::new(units, window).expect("valid").into(),
-        }
-    })
-}
-
-/// Microseconds that pass, who asks, the cost, and whether the charge is given back.
-type Step = (u64, Caller, u64, bool);
-
-fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let gap = prop_oneof![Just(0_u64), 1..1_000_u64, 1_000..3_000_000_u64];
-    let step = (gap, (0..2_u8, 0..2_u8), 1..6_u64, prop::bool::weighted(0.1));
-    prop::collection::vec(step, 1..most)
-}
-
-/// Waits until what was given back, from a task, shows on the server as it does here; it may never, which then fails as
-/// the next decision.
-async fn arrived(store: &Limits, charge: &Charge, here: &Ruling) {
-    let left = |ruling: &Ruling| -> Vec<u64> {
-        let decisions = ruling.decisions();
-        decisions.map(|(_, decision)| decision.remaining).collect()
-    };
-    for _ in 0..200 {
-        let there = store
-            .peek(charge.clone())
-            .await
-            .expect("the server answers");
-        if left(here) == left(&there) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Runs schedules on fresh keys, one runtime and one server for all.
-fn replay(cases: u32, levels: impl Strategy<Value = Vec<Limit>>) {
-    let server = Server::start();
-    let runtime = runtime();
-    let case = std::cell::Cell::new(0);
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let outcome = TestRunner::new(config).run(&(levels, steps(60)), |(levels, steps)| {
-        case.set(case.get() + 1);
-        let (clock, here, there, store) = both(&server, &format!("case {}", case.get()), &levels);
-        runtime.block_on(async {
-            for (step, (gap, caller, cost, given_back)) in steps.into_iter().enumerate() {
-                clock.advance(Duration::from_micros(gap));
-                let (mine, theirs) = (here.check(&caller, cost), there.decide(&caller, cost).await);
-                assert_same(&mine, &theirs, step)?;
-                if given_back && mine.is_granted() {
-                    here.refund(mine.charge());
-                    let charge = theirs.charge();
-                    there.refund(charge.clone());
-                    arrived(&store, &charge, &here.peek(&caller, cost)).await;
-                }
-            }
-            Ok(())
-        })
-    });
-    outcome.expect("the server decides as the rules do");
-}
-
-#[test]
-fn each_limit_decides_as_its_rule_does() {
-    replay(120, limit().prop_map(|limit| vec![limit]));
-}
-
-#[test]
-fn hierarchies_decide_as_in_this_process() {
-    replay(60, prop::collection::vec(limit(), 6));
+    let store = limits(server).prefix(prefix).build();
+    let hierarchy = hierarchy.build_on(store.expect("the settings are valid"));
+    hierarchy.expect("the levels can be kept")
 }
 
 #[tokio::test]
@@ -180,7 +38,7 @@ async fn a_refusal_at_any_of_six_levels_charges_none_of_the_others() {
                     .into()
             })
             .collect();
-        let (_, _, there, _) = both(&server, &format!("tight {tight}"), &levels);
+        let there = hierarchy(&server, &format!("tight {tight}"), &levels);
         assert!(there.decide(&(1, 1), 1).await.is_granted());
         for _ in 0..3 {
             let refused = there.decide(&(1, 1), 1).await;

@@ -13,6 +13,7 @@ mod queue_pace;
 mod queue_random;
 mod queue_trouble;
 mod queue_worker;
+mod rules;
 mod server;
 
 use server::{Options, Server};

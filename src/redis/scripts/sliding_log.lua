@@ -134,6 +134,10 @@ do
   if cost > 0 and (k < n or n == 0) and used + cost > limit then
     retry@ = free(used + cost - limit)
   end
+  -- A look charges nothing, and tells what a charge that fits would leave.
+  if n == 0 and used + cost <= limit then
+    used = used + cost
+  end
   if used >= limit then
     unit@ = free(used - limit + 1)
   end
