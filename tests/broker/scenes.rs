@@ -225,7 +225,7 @@ pub(crate) async fn kills(rig: &mut impl Rig) {
     println!("kills: {MESSAGES} messages, 0 lost, {twice} handled again, in {took:.1?}");
 }
 
-/// A backlog of 2,100 at 200/s: what leaves in 10 s is 2,000, within 1 % where the machine is free.
+/// A backlog of 2,100 at 200/s: what leaves in 10 s is 2,000 within 1 %.
 pub(crate) async fn steady(rig: &impl Rig) {
     let broker = rig.connect("steady").await;
     fill(&broker, 2_200).await;
@@ -252,11 +252,12 @@ pub(crate) async fn steady(rig: &impl Rig) {
     let span = seen[2_050] - seen[50];
     let rate = 2_000.0 / span.as_secs_f64();
     println!("steady: {rate:.2}/s over {span:.2?}");
-    // Never more than the rate; how much less a busy machine makes of it is told above.
-    assert!((100.0..=202.0).contains(&rate), "{rate}/s");
+    assert!((198.0..=202.0).contains(&rate), "{rate}/s");
 }
 
 /// Producers at ten times the drain for 20 s: the depth keeps its bound, and the surplus is told when to come.
+///
+/// Judges the memory of its process, so it needs one of its own: see [`alone`].
 pub(crate) async fn gate(rig: &impl Rig, window: u64) {
     const BOUND: u64 = 300;
     let broker = rig.connect("gate").await;
@@ -321,7 +322,21 @@ pub(crate) async fn gate(rig: &impl Rig, window: u64) {
         "{refused} of {}",
         refused + accepted
     );
-    // What the process has grown by is told, not judged: other tests run in it.
+    assert!(grown < 16 * 1024, "{grown} KiB");
+}
+
+/// Runs this test of this binary again, in a process where no other test uses memory; whether this is that process.
+pub(crate) fn alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let run = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "1")
+        .status();
+    let status = run.expect("this test can be run again");
+    assert!(status.success(), "{test} by itself: {status}");
+    false
 }
 
 /// Memory of this process, in KiB.
@@ -438,3 +453,4 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WHERE: &str = "SLUICEGATE_TEST_BROKER";
 const QUEUE: &str = "SLUICEGATE_TEST_QUEUE";
 const LOG: &str = "SLUICEGATE_TEST_LOG";
+const ALONE: &str = "SLUICEGATE_TEST_ALONE";
