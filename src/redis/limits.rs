@@ -26,8 +26,9 @@ use crate::sync::Arc;
 /// right).
 ///
 /// A decision has three outcomes: granted, refused, or unknown when no answer came by its deadline. What is unknown is
-/// decided by [`WhenUnknown`](super::WhenUnknown), level by level, and the [`Ruling`] says so: [`is_degraded`](Ruling::is_degraded). A
-/// decision of unknown outcome is never repeated; the server may have charged it, once.
+/// decided by [`WhenUnknown`](super::WhenUnknown), level by level, and the [`Ruling`] says so:
+/// [`is_degraded`](Ruling::is_degraded). A decision of unknown outcome is never repeated; the server may have charged it,
+/// once.
 ///
 /// Use a server, or at least a database, whose `maxmemory-policy` is `noeviction`: any other forgets limits when memory
 /// runs out. [`connect`](Self::connect) looks.

@@ -82,12 +82,6 @@ impl Link {
         }
     }
 
-    /// Another connection to the same place, for commands that block.
-    #[allow(dead_code)] // For readers that wait on a connection of their own.
-    pub(super) fn another(&self) -> Self {
-        Self::new(self.shared.endpoint.clone())
-    }
-
     pub(super) fn is_cluster(&self) -> bool {
         self.shared.endpoint.cluster
     }
