@@ -1,9 +1,13 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
+mod changes;
 #[path = "../broker/conformance.rs"]
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
+mod kit;
 mod limits;
+mod origin;
+mod origin_keys;
 mod outage;
 mod queue;
 mod queue_broker;
