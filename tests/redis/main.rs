@@ -1,14 +1,18 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
+mod access;
 mod changes;
+mod clock_step;
 #[path = "../broker/conformance.rs"]
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
 mod kit;
 mod limits;
+mod lost;
 mod origin;
 mod origin_keys;
 mod outage;
+mod proxy;
 mod queue;
 mod queue_broker;
 mod queue_claims;
@@ -19,6 +23,7 @@ mod queue_trouble;
 mod queue_worker;
 mod rules;
 mod server;
+mod trouble;
 
 use server::{Options, Server};
 
