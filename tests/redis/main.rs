@@ -1,6 +1,8 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
 mod access;
+mod apart;
+mod batches;
 mod changes;
 mod clock_step;
 #[path = "../broker/conformance.rs"]
@@ -21,6 +23,7 @@ mod queue_pace;
 mod queue_random;
 mod queue_trouble;
 mod queue_worker;
+mod random;
 mod rules;
 mod server;
 mod trouble;

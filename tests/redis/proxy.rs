@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Cut(usize),
     /// This takes the place of the next reply.
     Say(Vec<u8>),
+    /// So many replies come through, and then that happens.
+    After(u64, Box<Fault>),
 }
 
 /// Hands everything on between its own port and a server's, but for its fault; dropping it ends it.
@@ -121,7 +123,7 @@ async fn hand_on(
                     read => &replied[..read],
                 };
                 match shared.next() {
-                    Fault::None => client.write_all(reply).await?,
+                    Fault::None | Fault::After(..) => client.write_all(reply).await?,
                     Fault::Swallow => {}
                     Fault::Cut(bytes) => {
                         client.write_all(&reply[..bytes.min(reply.len())]).await?;
@@ -138,8 +140,15 @@ impl Shared {
     /// What happens to this reply; all but silence happens once.
     fn next(&self) -> Fault {
         let mut fault = self.fault.lock().expect("nobody panics");
-        match &*fault {
+        match &mut *fault {
             Fault::Swallow => Fault::Swallow,
+            Fault::After(replies, then) => {
+                *replies -= 1;
+                if *replies == 0 {
+                    *fault = (**then).clone();
+                }
+                Fault::None
+            }
             _ => std::mem::replace(&mut *fault, Fault::None),
         }
     }
