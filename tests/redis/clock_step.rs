@@ -203,14 +203,8 @@ async fn a_clock_set_forward_forgets_no_more_than_time_passed_would() {
         let wait = refused.retry_after().expect("it fits by and by");
         assert!(wait <= longest(name, hour), "{name}: {wait:?}");
         assert_eq!(left_there(&store, limit, 2).await, 10);
-        assert_eq!(
-            store
-                .peek(charge(limit, 1, 1))
-                .await
-                .expect("it answers")
-                .is_granted(),
-            false
-        );
+        let looked = store.peek(charge(limit, 1, 1)).await;
+        assert!(!looked.expect("it answers").is_granted(), "{name}");
     }
     assert_every_key_ends(&server);
 }
