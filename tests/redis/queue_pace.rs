@@ -34,7 +34,7 @@ async fn the_schedule_advances_by_exact_fractions_of_a_microsecond() {
         let builder = Builder::new("q", rate)
             .max_depth(2_000)
             .watermarks(0, 2_000)
-            .catch_up(100_000)
+            .catch_up(10_000_000)
             .catch_up_pace(1_000.0);
         let queue = open(&server, builder).await;
         let tx = queue.sender::<u32>();
