@@ -1,7 +1,7 @@
 //! Where and with what a run took place, so that its table can be quoted.
 
 /// Peers whose release is told, as the lock file names them.
-const PEERS: [&str; 9] = [
+const PEERS: [&str; 10] = [
     "async-channel",
     "crossfire",
     "flume",
@@ -11,6 +11,7 @@ const PEERS: [&str; 9] = [
     "ratelimit",
     "tokio",
     "tower",
+    "tower_governor",
 ];
 
 /// One line: the processor, its threads, the compiler's target, and the release of each peer.
