@@ -12,6 +12,19 @@ mod quiet;
 
 use gauge::{Options, Row};
 
+/// Peers whose release is told.
+const PEERS: [&str; 9] = [
+    "async-channel",
+    "crossfire",
+    "flume",
+    "governor",
+    "kanal",
+    "leaky-bucket",
+    "ratelimit",
+    "tokio",
+    "tower",
+];
+
 fn main() {
     let options = Options::from_args();
     let rows: Vec<Row> = [
@@ -34,7 +47,7 @@ fn main() {
         std::process::exit(2);
     }
     if !options.json {
-        println!("{}\n", place::line());
+        println!("{}\n", place::line(&PEERS));
         println!("| work | unit | us | best peer | | ratio | spread | aimed at |");
         println!("|---|---|---|---|---|---|---|---|");
     }
