@@ -33,39 +33,42 @@ impl Bench {
         }
     }
 
-    /// Operations a second of so many callers at once, each doing one after the other for so long.
-    fn throughput<O>(&self, callers: usize, length: f64, operation: impl Fn() -> O) -> f64
-    where
-        O: Operation,
-    {
+    /// Decisions a second of so many callers at once, each asking one after the other for so long.
+    fn throughput<O: Operation>(
+        &self,
+        callers: usize,
+        length: f64,
+        operation: impl Fn() -> O,
+    ) -> f64 {
+        let operations = (0..callers).map(|_| operation()).collect();
         // Connections, scripts and pages of memory that are new are not what a row is about.
-        self.run(callers, WARM_UP, &operation);
-        self.run(callers, RUN.mul_f64(length), &operation)
+        let (_, operations) = self.run(operations, WARM_UP);
+        self.run(operations, RUN.mul_f64(length)).0
     }
 
-    fn run<O: Operation>(&self, callers: usize, time: Duration, operation: impl Fn() -> O) -> f64 {
+    fn run<O: Operation>(&self, operations: Vec<O>, time: Duration) -> (f64, Vec<O>) {
         let over = Arc::new(AtomicBool::new(false));
         let begun = Instant::now();
-        let tasks: Vec<_> = (0..callers)
-            .map(|_| {
-                let (over, mut operation) = (Arc::clone(&over), operation());
-                self.runtime.spawn(async move {
-                    let mut done = 0;
-                    while !over.load(Ordering::Relaxed) {
-                        done += operation.once().await;
-                    }
-                    done
-                })
+        let task = |mut operation: O| {
+            let over = Arc::clone(&over);
+            self.runtime.spawn(async move {
+                let mut done = 0;
+                while !over.load(Ordering::Relaxed) {
+                    done += operation.once().await;
+                }
+                (done, operation)
             })
-            .collect();
+        };
+        let tasks: Vec<_> = operations.into_iter().map(task).collect();
         std::thread::sleep(time);
         over.store(true, Ordering::Relaxed);
         let done = tasks.into_iter().map(|task| {
             let done = self.runtime.block_on(task);
             done.expect("no caller panics")
         });
-        let done: u64 = done.sum();
-        done as f64 / begun.elapsed().as_secs_f64()
+        let (done, operations): (Vec<u64>, _) = done.unzip();
+        let done: u64 = done.iter().sum();
+        (done as f64 / begun.elapsed().as_secs_f64(), operations)
     }
 }
 
@@ -162,6 +165,17 @@ pub(crate) fn rows(bench: &Rc<Bench>) -> Vec<Row> {
         row(name, 0.0, ours, vec![least()])
     };
     let denied = |name, limit| row(name, 0.0, refused(limit), vec![bare()]);
+    let fleet =
+        |name, target, limit, grants, script: (&'static str, &'static str, &'static [u64])| {
+            let settings = LimitsBuilder::forget_refusals;
+            let ours = fleet_decides(bench, limit, grants, settings);
+            row(
+                name,
+                target,
+                ours,
+                vec![(script.0, fleet_peer(bench, script.1, script.2))],
+            )
+        };
     let time = |name, ours, peers| Row {
         name,
         unit: "us of the server's script",
@@ -211,6 +225,32 @@ pub(crate) fn rows(bench: &Rc<Bench>) -> Vec<Row> {
             0.0,
             decide(bench, &[scarce_token.1], false, CALLERS, KEYS, same),
             vec![bare()],
+        ),
+        fleet(
+            "granted, 64 processes' connections",
+            0.9,
+            token.1,
+            true,
+            ("least script", LEAST, &[1_000_000, 1_000_000_000_000]),
+        ),
+        fleet(
+            "refused by the server, 64 processes' connections",
+            0.85,
+            scarce_token.1,
+            false,
+            ("bare EVALSHA", BARE, &[]),
+        ),
+        row(
+            "least script beside a bare one",
+            0.0,
+            least().1,
+            vec![bare()],
+        ),
+        row(
+            "least script beside a bare one, 64 processes' connections",
+            0.0,
+            fleet_peer(bench, LEAST, &[1_000_000, 1_000_000_000_000]),
+            vec![("bare EVALSHA", fleet_peer(bench, BARE, &[]))],
         ),
         row(
             "granted beside three bare commands",
@@ -286,6 +326,38 @@ fn peer(bench: &Rc<Bench>, script: &'static str, arguments: &'static [u64]) -> W
             .runtime
             .block_on(Peer::new(&bench.server, script, arguments));
         bench.throughput(CALLERS, length, || Run(peer.clone(), Keys::new(KEYS)))
+    })
+}
+
+/// As many connections as callers, as of processes that share a limit.
+fn fleet_decides(
+    bench: &Rc<Bench>,
+    limit: Limit,
+    grants: bool,
+    settings: impl Fn(LimitsBuilder) -> LimitsBuilder + 'static,
+) -> Work {
+    let bench = Rc::clone(bench);
+    Box::new(move |length| {
+        bench.server.empty();
+        let ours = || Ours::new(&bench.server, &[limit], grants, &settings);
+        if !grants {
+            bench.runtime.block_on(ours().exhaust(KEYS));
+        }
+        bench.throughput(CALLERS, length, || Decide(ours(), Keys::new(KEYS)))
+    })
+}
+
+/// The same of a script run by the driver alone.
+fn fleet_peer(bench: &Rc<Bench>, script: &'static str, arguments: &'static [u64]) -> Work {
+    let bench = Rc::clone(bench);
+    Box::new(move |length| {
+        bench.server.empty();
+        let peer = || {
+            bench
+                .runtime
+                .block_on(Peer::new(&bench.server, script, arguments))
+        };
+        bench.throughput(CALLERS, length, || Run(peer(), Keys::new(KEYS)))
     })
 }
 
