@@ -66,6 +66,12 @@ async fn a_server_that_is_down_at_the_start_is_no_panic_and_no_hang() {
     let (store, hierarchy) = hierarchy(limits(&server).deadline(Duration::from_millis(200)), 10);
     let start = Instant::now();
     assert!(hierarchy.decide(&1, 1).await.is_degraded());
+    // What costs nothing and what can never fit are no matter of the state.
+    let nothing = hierarchy.decide(&1, 0).await;
+    assert!(nothing.is_granted() && nothing.is_degraded(), "{nothing:?}");
+    let never = hierarchy.decide(&1, 11).await;
+    assert!(!never.is_granted(), "{never:?}");
+    assert_eq!(never.retry_after(), None, "{never:?}");
     assert!(start.elapsed() < PATIENCE);
     assert!(store.connect().await.is_err());
     server.begin();
