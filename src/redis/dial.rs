@@ -132,8 +132,13 @@ fn is_tls(url: &str) -> bool {
     url.starts_with("rediss:") || url.starts_with("valkeys:")
 }
 
+/// Whether the server, or what stands before it, does not know how to choose a protocol.
 fn is_old_protocol(error: &RedisError) -> bool {
+    // The driver knows the words of older servers only.
+    let refuses = |text: &str| text.contains("unknown command") && text.contains("HELLO");
     error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(refuses)
 }
 
 /// The driver asks for the process's cryptography, and panics if it finds two to choose from.

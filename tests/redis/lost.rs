@@ -10,7 +10,7 @@ use crate::kit::{
 };
 use crate::limits::limits;
 use crate::proxy::{Fault, Proxy};
-use crate::server::Server;
+use crate::server::{Options, Server};
 
 /// Limits that reach the server only through the proxy, and ask it however often it has failed.
 fn through(proxy: &Proxy, deadline: Duration) -> LimitsBuilder {
@@ -131,7 +131,16 @@ async fn a_batch_and_a_refund_whose_replies_are_swallowed_happen_once() {
 
 #[tokio::test]
 async fn a_connection_cut_within_a_reply_is_unknown_and_charged_once() {
-    let server = Server::start();
+    cut_at_each_byte(&Server::start()).await;
+}
+
+#[tokio::test]
+async fn a_cut_is_noticed_where_the_protocol_does_not_tell_of_it() {
+    let old = Options::default().set("rename-command", "HELLO GONE");
+    cut_at_each_byte(&old.start()).await;
+}
+
+async fn cut_at_each_byte(server: &Server) {
     for (name, limit) in five(100, DAY) {
         let proxy = Proxy::before(server.address());
         let store = through(&proxy, Duration::from_secs(10)).prefix(name);
