@@ -98,7 +98,19 @@ impl<P> Machine<P> {
     }
 
     /// Takes the job that goes next, if a departure is due.
+    #[inline]
     pub(crate) fn take(&mut self, now: Tick, fx: &mut Effects<P>) -> Result<Taken<P>, NotTaken> {
+        if let Some(taken) = self.take_plainly(now, fx) {
+            return Ok(taken);
+        }
+        self.take_next(now, fx)
+    }
+
+    pub(super) fn take_next(
+        &mut self,
+        now: Tick,
+        fx: &mut Effects<P>,
+    ) -> Result<Taken<P>, NotTaken> {
         self.arrive(now, fx);
         self.drop_stale(fx);
         self.readiness(self.now)?;

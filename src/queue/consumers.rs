@@ -104,10 +104,16 @@ impl Consumers {
         consumer.waker.take()
     }
 
-    /// Whether nobody waits who is not on the way.
+    /// Whether [`call`](Self::call) would wake nobody, and a driver that is `armed` is awake by the
+    /// [second call](Self::second_call): nobody waits who is not on the way, or one is on the way for all of them.
     #[inline]
-    pub(crate) const fn is_deserted(&self) -> bool {
-        self.idle == 0 && self.lingerers.is_empty()
+    pub(crate) fn are_served(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+        let second = || self.summons.map(|summons| summons.at + grain);
+        let summoned = || {
+            second()
+                .is_some_and(|second| now < second && armed.is_some_and(|armed| armed <= second))
+        };
+        self.lingerers.is_empty() && (self.idle == 0 || summoned())
     }
 
     /// Those for whom a departure is due, and who wait for more jobs to take along.

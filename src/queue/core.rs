@@ -160,7 +160,7 @@ impl<T> Core<T> {
         let mut room = self.room.lock();
         let Room { state, after } = &mut *room;
         let result = happens(state, now, after);
-        if after.is_quiet() && after.fx.is_empty() && state.is_quiet() {
+        if after.is_quiet() && after.fx.is_empty() && state.is_quiet(now) {
             // Relaxed: as in `conclude`.
             self.depth.store(state.machine.depth(), Ordering::Relaxed);
         } else {

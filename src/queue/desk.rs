@@ -18,11 +18,11 @@ pub(crate) enum Desk {
 }
 
 impl Desk {
-    /// Whether nobody waits, so that no departure has anybody to wake.
+    /// Whether nobody is to be woken, now or by a driver that is `armed` later than that.
     #[inline]
-    pub(crate) fn is_deserted(&self) -> bool {
+    pub(crate) fn is_served(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
         match self {
-            Self::Consumers(consumers) => consumers.is_deserted(),
+            Self::Consumers(consumers) => consumers.are_served(now, grain, armed),
             Self::Turns(_) => false,
         }
     }

@@ -55,6 +55,20 @@ impl Line {
         cx: &mut Context<'_>,
         terms: &impl Asks,
         stay: Option<Duration>,
+        place: impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
+    ) -> Poll<Result<R, Refusal>> {
+        self.poll_shortly(core, cx, terms, stay, |_, _, _| None, place)
+    }
+
+    /// As [`poll`](Self::poll); a fresh offer tries the `short` way first, which is the place and its use at once.
+    #[inline]
+    pub(crate) fn poll_shortly<T, R>(
+        &mut self,
+        core: &Arc<Core<T>>,
+        cx: &mut Context<'_>,
+        terms: &impl Asks,
+        stay: Option<Duration>,
+        short: impl Fn(&mut State<T>, Tick, &mut After<T>) -> Option<R>,
         mut place: impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
     ) -> Poll<Result<R, Refusal>> {
         let budget = match poll_proceed(cx) {
@@ -65,9 +79,10 @@ impl Line {
             }
         };
         let look = match self {
-            Self::Fresh => {
-                core.step(|state, now, after| offer(state, now, after, terms, stay, &mut place))
-            }
+            Self::Fresh => core.step(|state, now, after| match short(state, now, after) {
+                Some(result) => Look::Placed(result),
+                None => offer(state, now, after, terms, stay, &mut place),
+            }),
             Self::Waiting { key, .. } => {
                 core.step(|state, now, after| collect(state, now, after, *key, terms, &mut place))
             }

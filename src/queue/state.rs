@@ -82,6 +82,18 @@ impl<T> State<T> {
         queued
     }
 
+    /// Offers and puts an item without terms, if it can go the short way of the machine; `None` = it was not asked for.
+    #[inline]
+    pub(crate) fn put_plainly(
+        &mut self,
+        now: Tick,
+        item: impl FnOnce() -> T,
+        after: &mut After<T>,
+    ) -> Option<Queued> {
+        let parcel = || Parcel::plain(item());
+        self.machine.put_plainly(now, parcel, &mut after.fx)
+    }
+
     /// As [`put`](Self::put), of a parcel that was made on these terms.
     #[inline]
     pub(crate) fn put_on(
@@ -160,12 +172,13 @@ impl<T> State<T> {
 
     /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        let soonest = self.machine.soonest();
+    pub(crate) fn is_quiet(&self, now: Tick) -> bool {
+        let (soonest, armed) = (self.machine.soonest(), self.driver.armed);
+        let grain = self.machine.settings().grain;
         !self.machine.is_closed()
             && self.acks_wait == self.machine.lets_acks_wait()
-            && self.desk.is_deserted()
-            && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
+            && self.desk.is_served(now, grain, armed)
+            && (soonest == Tick::MAX || armed.is_some_and(|armed| armed <= soonest))
             && self.driver.watches.is_empty()
             && !Journal::is_on()
     }
