@@ -106,6 +106,7 @@ impl<P> Machine<P> {
         self.take_next(now, fx)
     }
 
+    #[inline(never)]
     pub(super) fn take_next(
         &mut self,
         now: Tick,

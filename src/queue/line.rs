@@ -79,10 +79,27 @@ impl Line {
             }
         };
         let look = match self {
-            Self::Fresh => core.step(|state, now, after| match short(state, now, after) {
-                Some(result) => Look::Placed(result),
-                None => offer(state, now, after, terms, stay, &mut place),
-            }),
+            Self::Fresh => {
+                // Apart from each other: what the short way leads to is small, and stays in registers.
+                let mut long = None;
+                let done = core.step(|state, now, after| {
+                    let done = short(state, now, after);
+                    if done.is_none() {
+                        long = Some(offer(state, now, after, terms, stay, &mut place));
+                    }
+                    done
+                });
+                match (done, long) {
+                    (Some(done), _) => {
+                        // What was fresh has nothing to drop.
+                        std::mem::forget(std::mem::replace(self, Self::Over));
+                        budget.made_progress();
+                        return Poll::Ready(Ok(done));
+                    }
+                    (None, Some(look)) => look,
+                    (None, None) => unreachable!("one of the two ways was gone"),
+                }
+            }
             Self::Waiting { key, .. } => {
                 core.step(|state, now, after| collect(state, now, after, *key, terms, &mut place))
             }

@@ -192,7 +192,7 @@ pub(super) fn poll_recv<T>(
     // be taken, as far as can be told without the lock.
     let mut taken = match core.depth() {
         0 => Err(NotTaken::Empty),
-        _ => core.step(|state, now, after| state.take(now, *id, after)),
+        _ => core.step(|state, now, after| Ok(Job::raw(core, state.take(now, *id, after)?))),
     };
     if !matches!(taken, Ok(_) | Err(NotTaken::Closed)) {
         let waker = cx.waker().clone();
@@ -203,11 +203,14 @@ pub(super) fn poll_recv<T>(
                 Err(_) => state.desk.consumers().enroll(id, waker),
             };
             after.drop_later(stale);
-            taken
+            Ok(Job::raw(core, taken?))
         });
     }
     let job = match taken {
-        Ok(taken) => Some(Job::new(core, taken)),
+        Ok(mut job) => {
+            job.unwatch();
+            Some(job)
+        }
         Err(NotTaken::Closed) => None,
         Err(_) => return Poll::Pending,
     };

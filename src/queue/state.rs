@@ -136,6 +136,7 @@ impl<T> State<T> {
     }
 
     /// Takes the next job, unless its token has fired: such a job never starts.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         now: Tick,
@@ -149,10 +150,14 @@ impl<T> State<T> {
     }
 
     /// Takes out the jobs that would go next and whose tokens have fired.
+    #[inline]
     pub(crate) fn skip_cancelled(&mut self, now: Tick, after: &mut After<T>) {
-        if !self.has_tokens {
-            return;
+        if self.has_tokens {
+            self.skip_fired(now, after);
         }
+    }
+
+    fn skip_fired(&mut self, now: Tick, after: &mut After<T>) {
         loop {
             // What is too old goes first, or it would hide a job whose token has fired.
             self.machine.skip_stale(now, &mut after.fx);
@@ -249,7 +254,7 @@ impl<T> State<T> {
     fn arm(&mut self, after: &mut After<T>) {
         let grain = self.machine.settings().grain;
         let departure = self.desk.awaits_departure(&self.machine);
-        let event = self.machine.next_event(departure);
+        let event = self.machine.foresee(departure);
         let next = earlier(event, self.desk.second_call(grain));
         let next = earlier(next, self.journal.next());
         let seat = &mut self.driver;
