@@ -104,16 +104,17 @@ impl Consumers {
         consumer.waker.take()
     }
 
-    /// Whether [`call`](Self::call) would wake nobody, and a driver that is `armed` is awake by the
-    /// [second call](Self::second_call): nobody waits who is not on the way, or one is on the way for all of them.
+    /// Whether nobody waits who is not on the way.
     #[inline]
-    pub(crate) fn are_served(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
-        let second = || self.summons.map(|summons| summons.at + grain);
-        let summoned = || {
-            second()
-                .is_some_and(|second| now < second && armed.is_some_and(|armed| armed <= second))
-        };
-        self.lingerers.is_empty() && (self.idle == 0 || summoned())
+    pub(crate) const fn is_deserted(&self) -> bool {
+        self.idle == 0 && self.lingerers.is_empty()
+    }
+
+    /// Whether one is on the way for all who wait, and a driver that is `armed` comes in time to call the next.
+    pub(crate) fn are_summoned(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+        let second = self.second_call(grain).filter(|second| now < *second);
+        self.lingerers.is_empty()
+            && second.is_some_and(|second| armed.is_some_and(|armed| armed <= second))
     }
 
     /// Those for whom a departure is due, and who wait for more jobs to take along.

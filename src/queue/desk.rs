@@ -18,11 +18,19 @@ pub(crate) enum Desk {
 }
 
 impl Desk {
-    /// Whether nobody is to be woken, now or by a driver that is `armed` later than that.
+    /// Whether nobody waits, so that no departure has anybody to wake.
     #[inline]
-    pub(crate) fn is_served(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+    pub(crate) fn is_deserted(&self) -> bool {
         match self {
-            Self::Consumers(consumers) => consumers.are_served(now, grain, armed),
+            Self::Consumers(consumers) => consumers.is_deserted(),
+            Self::Turns(_) => false,
+        }
+    }
+
+    /// Whether somebody is on the way for all who wait, and a driver that is `armed` comes in time to call the next.
+    pub(crate) fn is_summoned(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+        match self {
+            Self::Consumers(consumers) => consumers.are_summoned(now, grain, armed),
             Self::Turns(_) => false,
         }
     }

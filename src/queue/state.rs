@@ -178,14 +178,20 @@ impl<T> State<T> {
     /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Tick) -> bool {
-        let (soonest, armed) = (self.machine.soonest(), self.driver.armed);
-        let grain = self.machine.settings().grain;
+        let soonest = self.machine.soonest();
         !self.machine.is_closed()
             && self.acks_wait == self.machine.lets_acks_wait()
-            && self.desk.is_served(now, grain, armed)
-            && (soonest == Tick::MAX || armed.is_some_and(|armed| armed <= soonest))
+            && (self.desk.is_deserted() || self.is_summoned(now))
+            && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
             && self.driver.watches.is_empty()
             && !Journal::is_on()
+    }
+
+    /// As long as one consumer is on the way, the others are not woken.
+    #[cold]
+    fn is_summoned(&self, now: Tick) -> bool {
+        let grain = self.machine.settings().grain;
+        self.desk.is_summoned(now, grain, self.driver.armed)
     }
 
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
