@@ -98,7 +98,7 @@ impl<P> Machine<P> {
     }
 
     /// Takes the job that goes next, if a departure is due.
-    #[inline]
+    #[inline(always)] // As whoever calls it on behalf of a consumer.
     pub(crate) fn take(&mut self, now: Tick, fx: &mut Effects<P>) -> Result<Taken<P>, NotTaken> {
         if let Some(taken) = self.take_plainly(now, fx) {
             return Ok(taken);

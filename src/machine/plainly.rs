@@ -97,7 +97,7 @@ impl<P> Machine<P> {
     }
 
     /// Takes the job that goes next, if it can go the short way; `None` = nothing was done.
-    #[inline]
+    #[inline(always)] // The job is handed over in registers, or where the caller wants it.
     pub(super) fn take_plainly(&mut self, now: Tick, fx: &mut Effects<P>) -> Option<Taken<P>> {
         let now = self.now.max(now);
         if !self.plain || now >= self.soonest || self.paused.is_some() || !self.later.is_empty() {

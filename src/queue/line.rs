@@ -7,7 +7,8 @@
 //! ```
 //! The offer is made, and counted, at the first poll whatever the task's budget; only what it led to is held back until
 //! the task has yielded. So the order of offers is that of first polls, and nothing is ever sent by a poll that answers
-//! `Pending`.
+//! `Pending`. A fresh offer may know a short way, by which it is placed and its place used at once; where that is closed
+//! the offer is made the long way, under the same lock.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

@@ -136,7 +136,7 @@ impl<T> State<T> {
     }
 
     /// Takes the next job, unless its token has fired: such a job never starts.
-    #[inline]
+    #[inline(always)] // What it returns is large: handed over in memory, it costs more than finding it.
     pub(crate) fn take(
         &mut self,
         now: Tick,
