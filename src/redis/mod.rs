@@ -14,7 +14,7 @@
 //! | one decision: all levels charged or none, by the server's clock, waits to the microsecond | yes, on one server or under one hash tag |
 //! | callers of one key merged into one call | yes |
 //! | refusals repeated from memory | yes, but for refunds, resets and raised limits elsewhere, and a server that starts empty, until the told wait is over |
-//! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses; others may see them meanwhile |
+//! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses or does not answer; others may see them meanwhile |
 //! | no answer | the charge may have been made, once; nothing is sent twice |
 //! | node's own share of the limit ([`WhenUnknown::Share`]) | all nodes together stay within the limit, if it has a unit for each |
 //! | the server restarts empty, or evicts | limits start anew |

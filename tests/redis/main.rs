@@ -8,6 +8,7 @@ mod clock_step;
 #[path = "../broker/conformance.rs"]
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
+mod gate;
 mod kit;
 mod limits;
 mod lost;

@@ -115,6 +115,45 @@ async fn expiry_is_set_with_the_value() {
 }
 
 #[tokio::test]
+async fn a_key_ends_no_sooner_than_its_state_is_needed_and_little_later() {
+    let server = Server::start();
+    for micros in [1_000, 1_001, 7_003, 60_000, 999_999, 3_600_000_000] {
+        for (name, limit) in five(7, Duration::from_micros(micros)) {
+            let (_, there) = built(limits(&server).prefix(format!("{name} {micros}")), limit);
+            for cost in [3, 1, 7] {
+                let ruling = there.decide(&1, cost).await;
+                let Some(at) = ruling.charge().at() else {
+                    continue;
+                };
+                let (_, decision) = ruling.decisions().next().expect("there is a level");
+                let needed = (at + decision.reset_after).as_nanos() / 1_000;
+                let [key] = &server.keys()[..] else {
+                    // It is over already.
+                    continue;
+                };
+                let end = server.number(&["PEXPIRETIME", key]);
+                let Ok(end) = u64::try_from(end) else {
+                    assert_eq!(end, -2, "{name}: {key} has no end");
+                    continue;
+                };
+                // It lives through its last millisecond.
+                let end = (end + 1) * 1_000;
+                assert!(end > needed, "{name}, {micros} us: {end} {needed}");
+                let longest = if name == "sliding counter" {
+                    2 * micros
+                } else {
+                    micros
+                };
+                // What the script takes between its look at the clock and its write comes on top.
+                let latest = at.as_nanos() / 1_000 + longest + 2_000_000;
+                assert!(end <= latest, "{name}, {micros} us: {end} {latest}");
+            }
+            server.ask(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn refusals_do_not_prolong_expiry() {
     let server = Server::start();
     for (name, limit) in five(10, DAY) {
