@@ -7,6 +7,7 @@ use crate::machine::budget::Budget;
 use crate::machine::lanes::Lanes;
 use crate::machine::outcome::{Effects, Gone};
 use crate::machine::places::Standing;
+use crate::machine::plainly::is_plain;
 use crate::machine::queue::Machine;
 use crate::machine::settings::Settings;
 use crate::policy::ladder::Bounds;
@@ -39,6 +40,7 @@ impl<P> Machine<P> {
             (None, Some(allowance)) => self.budget = Some(Budget::new(allowance)),
             (_, None) => self.free_retries(),
         }
+        self.plain = is_plain(&settings);
         let before = std::mem::replace(&mut self.settings, settings).rate;
         self.repace(before);
         for key in self.line.hopeful() {

@@ -98,7 +98,20 @@ impl<P> Machine<P> {
     }
 
     /// Takes the job that goes next, if a departure is due.
+    #[inline(always)] // As whoever calls it on behalf of a consumer.
     pub(crate) fn take(&mut self, now: Tick, fx: &mut Effects<P>) -> Result<Taken<P>, NotTaken> {
+        if let Some(taken) = self.take_plainly(now, fx) {
+            return Ok(taken);
+        }
+        self.take_next(now, fx)
+    }
+
+    #[inline(never)]
+    pub(super) fn take_next(
+        &mut self,
+        now: Tick,
+        fx: &mut Effects<P>,
+    ) -> Result<Taken<P>, NotTaken> {
         self.arrive(now, fx);
         self.drop_stale(fx);
         self.readiness(self.now)?;

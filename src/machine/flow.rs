@@ -42,10 +42,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Takes a flow out of the order; its tag stays where it is.
+    /// Takes a flow out of the order, where it is under `tag`; its own tag stays where it is.
     #[inline]
-    pub(super) fn retire(&mut self, flow: &mut Flow, id: TenantId) {
-        self.active.remove((flow.tag, id));
+    pub(super) fn retire(&mut self, flow: &mut Flow, tag: u128, id: TenantId) {
+        self.active.remove((tag, id));
         self.weight -= u128::from(std::mem::take(&mut flow.weight));
     }
 

@@ -152,12 +152,51 @@ impl Lanes {
         places.remove(key)
     }
 
+    /// As [`push`](Self::push) of nobody's job, where no end of a flow is to be kept and no tenant rests.
+    #[inline]
+    pub(super) fn push_plainly<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+        entry: Entry<P>,
+    ) -> JobKey {
+        let (number, id) = (entry.owner.priority.index(), TenantId::NONE);
+        self.lanes[number].cost += u128::from(entry.cost);
+        let flow = &mut tenants.get_mut(id).flows[number];
+        let key = places.push(&mut flow.jobs, entry);
+        if flow.is_active() {
+            self.ready += 1;
+        } else {
+            self.activate(tenants, number, id);
+        }
+        key
+    }
+
+    /// Takes out the job that goes next and departs, where it is of nobody's flow, no other flow and no victim is to be
+    /// weighed with it, and it never expires; `None` = not so, and nothing was done.
+    #[inline]
+    pub(super) fn pull_plainly<P>(
+        &mut self,
+        places: &mut Places<P>,
+        tenants: &mut Tenants,
+    ) -> Option<Entry<P>> {
+        let (number, id) = (self.busy.trailing_zeros() as usize, TenantId::NONE);
+        let alone = self.busy.is_power_of_two() && self.lanes[number].active.is_only(id);
+        if !alone {
+            return None;
+        }
+        let flow = &mut tenants.get_mut(id).flows[number];
+        let entry = places.pull_first(&mut flow.jobs, |slot| slot.expires_at == Tick::MAX)?;
+        self.left(flow, number, id, entry.cost, true);
+        Some(entry)
+    }
+
     /// After a departure: a tenant that has used up its own rate rests until `due`.
     pub(crate) fn rest(&mut self, tenants: &mut Tenants, id: TenantId, due: Tick) {
         let mut waiting = false;
         for (number, flow) in tenants.get_mut(id).flows.iter_mut().enumerate() {
             if flow.is_active() {
-                self.lanes[number].retire(flow, id);
+                self.lanes[number].retire(flow, flow.tag, id);
                 self.mark(number);
                 self.ready -= flow.jobs.len;
                 waiting = true;
@@ -314,20 +353,20 @@ impl Lanes {
             return;
         }
         self.ready -= 1;
-        let over = flow.jobs.len == 0;
+        let (over, tag) = (flow.jobs.len == 0, flow.tag);
         if charge {
-            let tag = flow.tag;
             lane.virtual_time = lane.virtual_time.max(tag);
             flow.tag = tag.saturating_add(virtual_span(cost, flow.weight));
-            lane.active.advance((tag, id), (flow.tag, id));
         }
         if over {
-            lane.retire(flow, id);
+            lane.retire(flow, tag, id);
             if charge && lane.active.is_empty() {
                 // Whoever comes to an idle lane starts behind the last that left it.
                 lane.virtual_time = lane.virtual_time.max(flow.tag);
             }
             self.mark(number);
+        } else if charge {
+            lane.active.advance((tag, id), (flow.tag, id));
         }
         if charge && !self.shares.is_off() {
             let busy = std::array::from_fn(|lane| self.busy & (1 << lane) != 0);

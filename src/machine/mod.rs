@@ -14,6 +14,7 @@
 //! - [`offers`] who gets a place, who waits, who is refused
 //! - [`held`] places that stand ready for who may never come
 //! - [`departures`] places that are used, jobs that leave
+//! - [`plainly`] the short way of both, where nothing but room and order has a say
 //! - [`settling`] jobs that end or come back, [`acks`] those that are simply done
 //! - [`lanes`] who goes next, [`shares`] of the lanes, [`victims`] of newcomers
 //! - [`upkeep`] what happens by time alone, [`expiries`] among it
@@ -39,6 +40,7 @@ mod order;
 mod outcome;
 mod pacer;
 mod places;
+mod plainly;
 mod queue;
 mod settings;
 mod settling;

@@ -48,6 +48,12 @@ impl Order {
         }
     }
 
+    /// Whether this flow is all there is.
+    #[inline]
+    pub(super) fn is_only(&self, id: TenantId) -> bool {
+        self.rest.is_empty() && self.solo.is_some_and(|(_, solo)| solo == id)
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.solo.is_none() && self.rest.is_empty()

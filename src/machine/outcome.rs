@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::key::Key;
+use crate::ledger::Ledger;
 use crate::machine::tenants::TenantId;
 use crate::refusal::Refusal;
 use crate::tick::Tick;
@@ -180,5 +181,17 @@ impl<P> Effects<P> {
             returned: Vec::new(),
             pressure: None,
         }
+    }
+}
+
+/// The count of jobs that ended this way.
+pub(super) fn exit_count(ledger: &mut Ledger, exit: Exit) -> &mut u64 {
+    match exit {
+        Exit::Expired => &mut ledger.expired,
+        Exit::Evicted => &mut ledger.evicted,
+        Exit::Cancelled => &mut ledger.cancelled,
+        Exit::Failed => &mut ledger.failed,
+        Exit::Abandoned => &mut ledger.abandoned,
+        Exit::Returned => &mut ledger.returned,
     }
 }

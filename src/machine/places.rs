@@ -165,6 +165,22 @@ impl<P> Places<P> {
         Some(entry)
     }
 
+    /// Frees the slot of the first job of this list, if that `may` go.
+    #[inline]
+    pub(crate) fn pull_first(
+        &mut self,
+        list: &mut List,
+        may: impl FnOnce(&Slot<P>) -> bool,
+    ) -> Option<Entry<P>> {
+        let index = list.head;
+        if index == NONE || !may(self.slot_mut(index)) {
+            return None;
+        }
+        let (entry, prev, next) = self.empty_at(index);
+        self.close_ranks(list, prev, next);
+        Some(entry)
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: JobKey) -> Option<&Slot<P>> {
         let slot = self.chunks.get(chunk(key.index))?.get(offset(key.index))?;
@@ -272,12 +288,19 @@ impl<P> Places<P> {
     /// Frees a slot; returns what it held, and its place on a list.
     #[inline]
     fn empty(&mut self, key: JobKey) -> Option<(Entry<P>, u32, u32)> {
+        self.get(key)?;
+        Some(self.empty_at(key.index))
+    }
+
+    /// As [`empty`](Self::empty), of a slot that is filled.
+    #[inline]
+    fn empty_at(&mut self, index: u32) -> (Entry<P>, u32, u32) {
         let free = self.free;
-        let slot = self.find_mut(key)?;
+        let slot = self.slot_mut(index);
         let payload = slot
             .payload
             .take()
-            .expect("a slot that a live key finds is filled");
+            .expect("a slot that a live key or a list finds is filled");
         slot.generation = slot.generation.wrapping_add(1);
         let prev = std::mem::replace(&mut slot.prev, NONE);
         let next = std::mem::replace(&mut slot.next, free);
@@ -290,7 +313,7 @@ impl<P> Places<P> {
             lasting,
             ..
         } = slot;
-        self.free = key.index;
+        self.free = index;
         self.len -= 1;
         let entry = Entry {
             payload,
@@ -301,7 +324,7 @@ impl<P> Places<P> {
             owner,
             lasting,
         };
-        Some((entry, prev, next))
+        (entry, prev, next)
     }
 
     #[inline]

@@ -17,9 +17,10 @@ use crate::machine::control::{ageing, bounds, standing};
 use crate::machine::expiries::Expiries;
 use crate::machine::lanes::Lanes;
 use crate::machine::line::{Line, Stand};
-use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey};
+use crate::machine::outcome::{Effects, Gone, JobKey, Owner, WaiterKey, exit_count};
 use crate::machine::pacer::Pacer;
 use crate::machine::places::{Entry, Places};
+use crate::machine::plainly::is_plain;
 use crate::machine::settings::Settings;
 use crate::machine::tenants::{TenantId, Tenants};
 use crate::policy::ladder::{Ladder, Load};
@@ -33,6 +34,8 @@ use crate::words::{Exit, Pressure, Priority};
 #[derive(Debug)]
 pub(crate) struct Machine<P> {
     pub(super) settings: Settings,
+    /// See [`plainly`](crate::machine::plainly).
+    pub(super) plain: bool,
     /// Latest instant seen; an older one counts as this.
     pub(super) now: Tick,
     /// What is asked for at every call: until then time alone changes nothing. The true instant may be later.
@@ -77,6 +80,7 @@ pub(crate) struct Machine<P> {
 impl<P> Machine<P> {
     pub(crate) fn new(settings: Settings, now: Tick) -> Self {
         let mut machine = Self {
+            plain: is_plain(&settings),
             now,
             soonest: Tick::ZERO,
             schedule: settings
@@ -323,7 +327,28 @@ impl<P> Machine<P> {
     }
 
     /// Judges the ladder and grants places until nobody else gets one (keeps I2).
+    #[inline(always)] // Nearly always it is the few comparisons of an empty line.
     pub(super) fn judge(&mut self, fx: &mut Effects<P>) {
+        if self.line.len() == 0 && self.standing.is_none() {
+            self.ladder.judge(Load {
+                depth: self.depth(),
+                line: 0,
+                standing: false,
+            });
+        } else {
+            self.judge_line(fx);
+        }
+        let state = self.ladder.state();
+        if state != self.told {
+            self.told = state;
+            self.told_at = self.now;
+            fx.pressure = Some(state);
+        }
+        self.debug_invariants();
+    }
+
+    #[inline(never)]
+    fn judge_line(&mut self, fx: &mut Effects<P>) {
         loop {
             let load = Load {
                 depth: self.depth(),
@@ -346,13 +371,6 @@ impl<P> Machine<P> {
             let end = delay.begin(self.now);
             self.expect(end);
         }
-        let state = self.ladder.state();
-        if state != self.told {
-            self.told = state;
-            self.told_at = self.now;
-            fx.pressure = Some(state);
-        }
-        self.debug_invariants();
     }
 
     pub(super) fn grant(&mut self, key: WaiterKey, cost: u64, owner: Owner, fx: &mut Effects<P>) {
@@ -373,17 +391,6 @@ impl<P> Machine<P> {
         );
         #[cfg(test)]
         assert!(self.lanes.ends_are_exact(&self.places, &self.tenants));
-    }
-}
-
-pub(super) fn exit_count(ledger: &mut Ledger, exit: Exit) -> &mut u64 {
-    match exit {
-        Exit::Expired => &mut ledger.expired,
-        Exit::Evicted => &mut ledger.evicted,
-        Exit::Cancelled => &mut ledger.cancelled,
-        Exit::Failed => &mut ledger.failed,
-        Exit::Abandoned => &mut ledger.abandoned,
-        Exit::Returned => &mut ledger.returned,
     }
 }
 

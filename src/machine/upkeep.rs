@@ -16,6 +16,10 @@ impl<P> Machine<P> {
     }
 
     /// When time alone changes something next, or, if `consumers` wait, the next departure is due. May lie in the past.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        allow(dead_code, reason = "asked by tests and the simulator")
+    )]
     pub(crate) fn next_event(&self, consumers: bool) -> Option<Tick> {
         let upkeep = if self.soonest < Tick::MAX {
             self.next_upkeep()
@@ -23,6 +27,21 @@ impl<P> Machine<P> {
             None
         };
         self.debug_soonest();
+        self.event(upkeep, consumers)
+    }
+
+    /// As [`next_event`](Self::next_event), and notes what it found: what was expected sooner and has not come about is
+    /// asked for no more.
+    pub(crate) fn foresee(&mut self, consumers: bool) -> Option<Tick> {
+        self.debug_soonest();
+        if self.soonest < Tick::MAX {
+            self.soonest = self.next_upkeep().unwrap_or(Tick::MAX);
+        }
+        let upkeep = Some(self.soonest).filter(|at| *at < Tick::MAX);
+        self.event(upkeep, consumers)
+    }
+
+    fn event(&self, upkeep: Option<Tick>, consumers: bool) -> Option<Tick> {
         if !consumers || self.is_idle() || !self.has_room_in_flight() {
             return upkeep;
         }

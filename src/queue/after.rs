@@ -58,6 +58,7 @@ impl<T> After<T> {
         }
     }
 
+    #[cold]
     pub(crate) fn rare(&mut self) -> &mut Rare<T> {
         self.rare.get_or_insert_with(|| Box::new(Rare::new()))
     }

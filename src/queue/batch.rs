@@ -12,10 +12,9 @@ use super::after::After;
 use super::core::Core;
 use super::job::Job;
 use super::linger::linger;
-use super::parcel::Parcel;
 use super::receiver::{Receiver, leave};
 use super::state::State;
-use crate::machine::{NotTaken, Taken};
+use crate::machine::NotTaken;
 use crate::sync::Arc;
 use crate::tick::Tick;
 
@@ -82,7 +81,7 @@ enum Charge {
 
 /// What a look at the queue led to, under the lock.
 enum Look<T> {
-    Taken(Vec<Taken<Parcel<T>>>),
+    Taken(Vec<Job<T>>),
     Closed,
     Waits,
     Lingers(Tick),
@@ -130,7 +129,8 @@ impl<'a, T> RecvSome<'a, T> {
             }
             return Look::Lingers(until);
         }
-        let mut taken = Vec::new();
+        let most = (self.most as u64).min(state.machine.ready());
+        let mut taken = Vec::with_capacity(usize::try_from(most).unwrap_or(self.most));
         while taken.len() < self.most {
             let next = match self.charge {
                 Charge::Once { .. } if !taken.is_empty() => {
@@ -140,7 +140,7 @@ impl<'a, T> RecvSome<'a, T> {
                 _ => state.take(now, self.id.take(), after).ok(),
             };
             let Some(next) = next else { break };
-            taken.push(next);
+            taken.push(Job::raw(self.core, next));
         }
         Look::Taken(taken)
     }
@@ -191,12 +191,9 @@ impl<T> Future for RecvSome<'_, T> {
                     budget.made_progress();
                     // What is left of a waker is dropped with no lock held.
                     drop(waker);
-                    return Poll::Ready(
-                        taken
-                            .into_iter()
-                            .map(|taken| Job::new(core, taken))
-                            .collect(),
-                    );
+                    let mut taken = taken;
+                    taken.iter_mut().for_each(Job::unwatch);
+                    return Poll::Ready(taken);
                 }
                 Look::Closed => {
                     budget.made_progress();

@@ -110,6 +110,13 @@ impl Consumers {
         self.idle == 0 && self.lingerers.is_empty()
     }
 
+    /// Whether one is on the way for all who wait, and a driver that is `armed` comes in time to call the next.
+    pub(crate) fn are_summoned(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+        let second = self.second_call(grain).filter(|second| now < *second);
+        self.lingerers.is_empty()
+            && second.is_some_and(|second| armed.is_some_and(|armed| armed <= second))
+    }
+
     /// Those for whom a departure is due, and who wait for more jobs to take along.
     pub(crate) const fn lingerers(&mut self) -> &mut Lingerers {
         &mut self.lingerers

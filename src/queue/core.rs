@@ -160,7 +160,7 @@ impl<T> Core<T> {
         let mut room = self.room.lock();
         let Room { state, after } = &mut *room;
         let result = happens(state, now, after);
-        if after.is_quiet() && after.fx.is_empty() && state.is_quiet() {
+        if after.is_quiet() && after.fx.is_empty() && state.is_quiet(now) {
             // Relaxed: as in `conclude`.
             self.depth.store(state.machine.depth(), Ordering::Relaxed);
         } else {
@@ -192,13 +192,17 @@ impl<T> Core<T> {
         let mut room = self.room.lock();
         let Room { state, after } = &mut *room;
         // While its seat holds no waker it is not woken: it is here already.
-        state.driver.armed = None;
+        let armed = state.driver.armed.take();
         after.drop_later(state.driver.waker.take());
         turn.watches.append(&mut state.driver.watches);
         state.machine.advance(now, &mut after.fx);
         happens(state, now, after);
         self.conclude(state, now, after);
         state.driver.waker = Some(waker);
+        if state.driver.armed.is_none() {
+            // Coming back for nothing once costs less than being called for each of many short stays in line.
+            state.driver.armed = armed.filter(|at| *at > now);
+        }
         turn.next = state.driver.armed;
         self.leave(room);
     }

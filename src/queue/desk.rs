@@ -27,6 +27,14 @@ impl Desk {
         }
     }
 
+    /// Whether somebody is on the way for all who wait, and a driver that is `armed` comes in time to call the next.
+    pub(crate) fn is_summoned(&self, now: Tick, grain: Duration, armed: Option<Tick>) -> bool {
+        match self {
+            Self::Consumers(consumers) => consumers.are_summoned(now, grain, armed),
+            Self::Turns(_) => false,
+        }
+    }
+
     /// Wakes whoever is to take the departure that is due now, if any.
     pub(crate) fn call<T>(
         &mut self,

@@ -54,15 +54,31 @@ pub struct Job<T> {
 }
 
 impl<T> Job<T> {
+    #[inline]
     pub(crate) fn new(core: &Arc<Core<T>>, taken: Taken<Parcel<T>>) -> Self {
-        let Taken { mut payload, run } = taken;
-        drop(payload.unwatch());
+        let mut job = Self::raw(core, taken);
+        job.unwatch();
+        job
+    }
+
+    /// As [`new`](Self::new), to be [unwatched](Self::unwatch) once the lock is released.
+    #[inline]
+    pub(crate) fn raw(core: &Arc<Core<T>>, taken: Taken<Parcel<T>>) -> Self {
+        let Taken { payload, run } = taken;
         Self {
             core: Arc::clone(core),
             parcel: Some(payload),
             run,
             counted: false,
             keep: None,
+        }
+    }
+
+    /// Nobody watches the token of a job in flight. Runs foreign code.
+    #[inline]
+    pub(crate) fn unwatch(&mut self) {
+        if let Some(parcel) = &mut self.parcel {
+            drop(parcel.unwatch());
         }
     }
 

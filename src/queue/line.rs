@@ -7,7 +7,8 @@
 //! ```
 //! The offer is made, and counted, at the first poll whatever the task's budget; only what it led to is held back until
 //! the task has yielded. So the order of offers is that of first polls, and nothing is ever sent by a poll that answers
-//! `Pending`.
+//! `Pending`. A fresh offer may know a short way, by which it is placed and its place used at once; where that is closed
+//! the offer is made the long way, under the same lock.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -55,6 +56,20 @@ impl Line {
         cx: &mut Context<'_>,
         terms: &impl Asks,
         stay: Option<Duration>,
+        place: impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
+    ) -> Poll<Result<R, Refusal>> {
+        self.poll_shortly(core, cx, terms, stay, |_, _, _| None, place)
+    }
+
+    /// As [`poll`](Self::poll); a fresh offer tries the `short` way first, which is the place and its use at once.
+    #[inline]
+    pub(crate) fn poll_shortly<T, R>(
+        &mut self,
+        core: &Arc<Core<T>>,
+        cx: &mut Context<'_>,
+        terms: &impl Asks,
+        stay: Option<Duration>,
+        short: impl Fn(&mut State<T>, Tick, &mut After<T>) -> Option<R>,
         mut place: impl FnMut(&mut State<T>, Tick, Place, &mut After<T>) -> R,
     ) -> Poll<Result<R, Refusal>> {
         let budget = match poll_proceed(cx) {
@@ -66,7 +81,25 @@ impl Line {
         };
         let look = match self {
             Self::Fresh => {
-                core.step(|state, now, after| offer(state, now, after, terms, stay, &mut place))
+                // Apart from each other: what the short way leads to is small, and stays in registers.
+                let mut long = None;
+                let done = core.step(|state, now, after| {
+                    let done = short(state, now, after);
+                    if done.is_none() {
+                        long = Some(offer(state, now, after, terms, stay, &mut place));
+                    }
+                    done
+                });
+                match (done, long) {
+                    (Some(done), _) => {
+                        // What was fresh has nothing to drop.
+                        std::mem::forget(std::mem::replace(self, Self::Over));
+                        budget.made_progress();
+                        return Poll::Ready(Ok(done));
+                    }
+                    (None, Some(look)) => look,
+                    (None, None) => unreachable!("one of the two ways was gone"),
+                }
             }
             Self::Waiting { key, .. } => {
                 core.step(|state, now, after| collect(state, now, after, *key, terms, &mut place))

@@ -188,8 +188,12 @@ pub(super) fn poll_recv<T>(
     cx: &mut Context<'_>,
 ) -> Poll<Option<Job<T>>> {
     let budget = ready!(poll_proceed(cx));
-    // First without a waker, as cloning one is foreign code that most polls can do without.
-    let mut taken = core.step(|state, now, after| state.take(now, *id, after));
+    // First without a waker, as cloning one is foreign code that most polls can do without; unless there is nothing to
+    // be taken, as far as can be told without the lock.
+    let mut taken = match core.depth() {
+        0 => Err(NotTaken::Empty),
+        _ => core.step(|state, now, after| Ok(Job::raw(core, state.take(now, *id, after)?))),
+    };
     if !matches!(taken, Ok(_) | Err(NotTaken::Closed)) {
         let waker = cx.waker().clone();
         taken = core.step(|state, now, after| {
@@ -199,11 +203,14 @@ pub(super) fn poll_recv<T>(
                 Err(_) => state.desk.consumers().enroll(id, waker),
             };
             after.drop_later(stale);
-            taken
+            Ok(Job::raw(core, taken?))
         });
     }
     let job = match taken {
-        Ok(taken) => Some(Job::new(core, taken)),
+        Ok(mut job) => {
+            job.unwatch();
+            Some(job)
+        }
         Err(NotTaken::Closed) => None,
         Err(_) => return Poll::Pending,
     };

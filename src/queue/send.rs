@@ -1,14 +1,17 @@
 //! The future that places an item, and what its acceptance tells.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::after::After;
 use super::core::Core;
 use super::line::Line;
 use super::parcel::{Extras, Parcel};
 use super::refused::Refused;
+use super::state::State;
 use super::terms::Asks;
 use crate::machine::Queued;
 use crate::refusal::Refusal;
@@ -77,18 +80,18 @@ impl<T, A: Asks> Future for SendItem<'_, T, A> {
             stay,
             line,
         } = &mut *self;
-        let poll = line.poll(core, cx, terms, *stay, |state, now, place, after| {
-            let item = item.take().expect("it is placed once");
-            state.put_on(
-                terms,
-                now,
-                place,
-                Parcel {
-                    item,
-                    extras: extras.take(),
-                },
-                after,
-            )
+        let bare = terms.terms().is_none() && extras.is_none();
+        let item = Cell::from_mut(item);
+        let take = || item.take().expect("it is placed once");
+        let short = |state: &mut State<T>, now, after: &mut After<T>| {
+            bare.then(|| state.put_plainly(now, take, after).map(Accepted::from))
+                .flatten()
+        };
+        let poll = line.poll_shortly(core, cx, terms, *stay, short, |state, now, place, after| {
+            let (item, extras) = (take(), extras.take());
+            state
+                .put_on(terms, now, place, Parcel { item, extras }, after)
+                .into()
         });
         poll.map(|placed| finish(placed, item.take()))
     }
@@ -102,11 +105,11 @@ impl<T, A> Drop for SendItem<'_, T, A> {
 
 /// Acceptance, or the refusal with the item that was not placed.
 pub(crate) fn finish<T>(
-    placed: Result<Queued, Refusal>,
+    placed: Result<impl Into<Accepted>, Refusal>,
     item: Option<T>,
 ) -> Result<Accepted, Refused<T>> {
     match placed {
-        Ok(queued) => Ok(queued.into()),
+        Ok(accepted) => Ok(accepted.into()),
         Err(refusal) => Err(Refused::new(
             item.expect("an item that was refused was not placed"),
             refusal,

@@ -82,6 +82,18 @@ impl<T> State<T> {
         queued
     }
 
+    /// Offers and puts an item without terms, if it can go the short way of the machine; `None` = it was not asked for.
+    #[inline]
+    pub(crate) fn put_plainly(
+        &mut self,
+        now: Tick,
+        item: impl FnOnce() -> T,
+        after: &mut After<T>,
+    ) -> Option<Queued> {
+        let parcel = || Parcel::plain(item());
+        self.machine.put_plainly(now, parcel, &mut after.fx)
+    }
+
     /// As [`put`](Self::put), of a parcel that was made on these terms.
     #[inline]
     pub(crate) fn put_on(
@@ -124,6 +136,7 @@ impl<T> State<T> {
     }
 
     /// Takes the next job, unless its token has fired: such a job never starts.
+    #[inline(always)] // What it returns is large: handed over in memory, it costs more than finding it.
     pub(crate) fn take(
         &mut self,
         now: Tick,
@@ -137,10 +150,14 @@ impl<T> State<T> {
     }
 
     /// Takes out the jobs that would go next and whose tokens have fired.
+    #[inline]
     pub(crate) fn skip_cancelled(&mut self, now: Tick, after: &mut After<T>) {
-        if !self.has_tokens {
-            return;
+        if self.has_tokens {
+            self.skip_fired(now, after);
         }
+    }
+
+    fn skip_fired(&mut self, now: Tick, after: &mut After<T>) {
         loop {
             // What is too old goes first, or it would hide a job whose token has fired.
             self.machine.skip_stale(now, &mut after.fx);
@@ -160,14 +177,21 @@ impl<T> State<T> {
 
     /// Whether [`conclude`](Self::conclude) would find nobody to wake and nothing to tell, as after most steps.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self, now: Tick) -> bool {
         let soonest = self.machine.soonest();
         !self.machine.is_closed()
             && self.acks_wait == self.machine.lets_acks_wait()
-            && self.desk.is_deserted()
+            && (self.desk.is_deserted() || self.is_summoned(now))
             && (soonest == Tick::MAX || self.driver.armed.is_some_and(|armed| armed <= soonest))
             && self.driver.watches.is_empty()
             && !Journal::is_on()
+    }
+
+    /// As long as one consumer is on the way, the others are not woken.
+    #[cold]
+    fn is_summoned(&self, now: Tick) -> bool {
+        let grain = self.machine.settings().grain;
+        self.desk.is_summoned(now, grain, self.driver.armed)
     }
 
     /// The last part of every step, still under the lock: finds whom to wake and tells the driver.
@@ -236,7 +260,7 @@ impl<T> State<T> {
     fn arm(&mut self, after: &mut After<T>) {
         let grain = self.machine.settings().grain;
         let departure = self.desk.awaits_departure(&self.machine);
-        let event = self.machine.next_event(departure);
+        let event = self.machine.foresee(departure);
         let next = earlier(event, self.desk.second_call(grain));
         let next = earlier(next, self.journal.next());
         let seat = &mut self.driver;

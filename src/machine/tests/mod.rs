@@ -11,6 +11,7 @@ mod laws;
 mod metastable;
 mod million;
 mod pacing;
+mod plainly;
 mod shares;
 
 use std::time::Duration;
