@@ -45,6 +45,7 @@ impl Key {
         }
     }
 
+    #[inline] // The parts of most keys are of known lengths.
     fn tagged(tag: u8, parts: &[&[u8]]) -> Self {
         let length = 1 + parts.iter().map(|part| part.len()).sum::<usize>();
         if length <= SHORT {
@@ -59,6 +60,10 @@ impl Key {
             let length = length as u8;
             return Self(Bytes::Short { length, bytes });
         }
+        Self::long(tag, parts, length)
+    }
+
+    fn long(tag: u8, parts: &[&[u8]], length: usize) -> Self {
         let mut bytes = Vec::with_capacity(length);
         bytes.push(tag);
         for part in parts {

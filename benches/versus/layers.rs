@@ -14,7 +14,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::{Request, Response};
-use sluicegate::http::{AdmissionLayer, Callers, HeaderDialect};
+use sluicegate::http::{AdmissionLayer, Callers, HeaderDialect, ResetUnit};
 use sluicegate::{FastClock, Key, KeyedLimiter, Rate};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
@@ -40,6 +40,14 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "http-layer, granted, with fields",
             ours(GRANTED, None),
+            governor_with_fields(GRANTED),
+        ),
+        row(
+            "http-layer, granted, X-RateLimit fields, no hold",
+            ours(
+                GRANTED,
+                Some(HeaderDialect::Legacy(ResetUnit::DeltaSeconds)),
+            ),
             governor_with_fields(GRANTED),
         ),
         row(

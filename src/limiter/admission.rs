@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
+use super::solo::Solo;
 use super::state::Keep;
 use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
@@ -88,6 +89,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
         Some(self.check(key, cost))
     }
 
+    fn charge_now(&self, own: &K, cost: u64) -> Option<Solo> {
+        let key = (own as &dyn Any).downcast_ref::<Key>()?.clone();
+        let (limit, decision) = self.decide(own, cost, Keep::Nothing);
+        Some(Solo {
+            level: &KEY,
+            limit,
+            key,
+            cost,
+            decision,
+        })
+    }
+
     fn give_back(&self, charge: Charge) {
         if let (Some(at), Some(key)) = (charge.at(), key_of::<K>(&charge)) {
             self.refund(key, at, charge.cost());
@@ -108,7 +121,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
                 true => Keep::Half,
                 false => Keep::Nothing,
             };
-            (KEY.clone(), self.check_keeping(key, charge.cost(), keep))
+            (KEY.clone(), self.decide(key, charge.cost(), keep).1)
         });
         Ruling::new(charge, decision)
     }

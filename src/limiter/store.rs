@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
+use super::solo::Solo;
 use super::status::{KeyCounts, LevelStatus};
 use crate::decision::Decision;
 use crate::error::BuildError;
@@ -80,6 +81,15 @@ pub trait Admission: Clone + Send + Sync + 'static {
     ///
     /// `None` if it cannot: then nothing was charged.
     fn spend_now(&self, context: &Self::Context, cost: u64) -> Option<Decision> {
+        let _ = (context, cost);
+        None
+    }
+
+    /// Charges a cost at once, and keeps what a record of it could be made of; only a limiter of a single level can.
+    ///
+    /// It is [`charge`](Self::charge) and [`admit_now`](Self::admit_now) in one. `None` if it cannot: then nothing was
+    /// charged.
+    fn charge_now(&self, context: &Self::Context, cost: u64) -> Option<Solo> {
         let _ = (context, cost);
         None
     }
