@@ -92,8 +92,21 @@ impl Key {
 }
 
 impl PartialEq for Key {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+        match (&self.0, &other.0) {
+            // What is not used is zero, so all of it is compared, by the word.
+            (
+                Bytes::Short { length, bytes },
+                Bytes::Short {
+                    length: others,
+                    bytes: other,
+                },
+            ) => length == others && bytes == other,
+            (Bytes::Long(bytes), Bytes::Long(other)) => bytes == other,
+            // What fits in place is kept there.
+            _ => false,
+        }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Granted<A: Admission> {
 pub(super) enum Record {
     Ruled(Ruling),
     /// The ruling is made when it is first asked for.
-    Solo(Solo, OnceLock<Ruling>),
+    Solo(Solo, OnceLock<Box<Ruling>>),
 }
 
 impl Record {
@@ -69,7 +69,7 @@ impl Record {
     pub(super) fn ruling(&self) -> &Ruling {
         match self {
             Self::Ruled(ruling) => ruling,
-            Self::Solo(solo, ruling) => ruling.get_or_init(|| solo.to_ruling()),
+            Self::Solo(solo, ruling) => ruling.get_or_init(|| Box::new(solo.to_ruling())),
         }
     }
 }

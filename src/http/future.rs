@@ -58,13 +58,12 @@ where
                 } => {
                     let response = ready!(future.poll(cx));
                     let turn = turn.take().filter(|_| *until_body_ends);
-                    return Poll::Ready(response.map(|response| {
-                        let mut response = response.map(|body| EdgeBody::passed(body, turn));
-                        if let Some(granted) = told.take() {
-                            tell(&granted, &mut response);
-                        }
-                        response
-                    }));
+                    let mut response = response?;
+                    if let Some(granted) = told.take() {
+                        tell(&granted, &mut response);
+                    }
+                    let response = response.map(|body| EdgeBody::passed(body, turn));
+                    return Poll::Ready(Ok(response));
                 }
                 StageProjection::Refused { response } => {
                     let response = response.take().expect(ONCE);

@@ -118,14 +118,20 @@ impl Policy {
 /// A name is kept to what a token could hold too, as the draft may turn to tokens: what else is in it becomes `_`.
 fn item(list: &mut Vec<u8>, name: &str) {
     list.extend_from_slice(if list.is_empty() { b"\"" } else { b", \"" });
-    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'*');
+    if !name.as_bytes().first().is_some_and(is_letter) {
         list.push(b'x');
     }
-    let fitting = name.chars().map(|char| match char {
-        'A'..='Z' | 'a'..='z' | '0'..='9' | '_' | '-' | '.' | '*' => char as u8,
-        _ => b'_',
-    });
-    list.extend(fitting.take(LONGEST_POLICY));
+    if name.len() <= LONGEST_POLICY && name.bytes().all(fits) {
+        list.extend_from_slice(name.as_bytes());
+    } else {
+        let fitting = name.chars().map(|char| match u8::try_from(char) {
+            Ok(byte) if fits(byte) => byte,
+            _ => b'_',
+        });
+        list.extend(fitting.take(LONGEST_POLICY));
+    }
     list.push(b'"');
 }
 

@@ -13,7 +13,7 @@ use super::body::EdgeBody;
 use super::future::EdgeFuture;
 use super::head::Head;
 use super::settings::{Asking, Payer, Shared};
-use super::slow::{self, Asked};
+use super::slow::{self, Asked, Stage};
 use crate::limiter::Admission;
 use crate::sync::Arc;
 
@@ -66,7 +66,10 @@ where
         };
         EdgeFuture::new(match edge.ask(&head, &shared.telling) {
             // What passes at once takes no detour: the service that is ready is called where it is.
-            Asking::Spent => slow::served_unheld(&self.shared, &mut self.inner, request),
+            Asking::Spent => {
+                shared.telling.counters.allowed.add();
+                Stage::calling(self.inner.call(request))
+            }
             Asking::Charged(solo) => {
                 let (payer, record) = (Payer::Caller, Record::of(solo));
                 slow::served(&self.shared, &mut self.inner, request, payer, record)

@@ -125,22 +125,15 @@ impl<A: Admission> Edge<A> {
             Err(why) => return self.asked(self.stranger(why, head, &telling.counters)),
         };
         let cost = self.cost(head);
-        if self.held || !telling.speech.is_quiet() {
-            match self.admission.charge_now(&context, cost) {
-                Some(solo) if solo.decision().is_granted() => return Asking::Charged(solo),
-                Some(solo) => return Asking::Ruled(Payer::Caller, solo.to_ruling()),
-                None => {}
-            }
-        } else if let Some(decision) = self.admission.spend_now(&context, cost) {
-            // Nobody will ask for a record of the charge, so a single limit keeps none.
-            if decision.is_granted() {
-                return Asking::Spent;
-            }
-            let charge = self.admission.charge(&context, cost);
-            let level = charge.levels().next();
-            let decision = level.map(|(name, ..)| (Arc::from(name), decision));
-            let ruling = Ruling::new::<Arc<str>>(charge, decision);
-            return Asking::Ruled(Payer::Caller, ruling);
+        // Where nobody will ask for a record of the charge, a single limit keeps none.
+        let unrecorded = !self.held && telling.speech.is_quiet();
+        if unrecorded && self.admission.spend_now(&context, cost) {
+            return Asking::Spent;
+        }
+        match self.admission.charge_now(&context, cost) {
+            Some(solo) if solo.decision().is_granted() => return Asking::Charged(solo),
+            Some(solo) => return Asking::Ruled(Payer::Caller, solo.to_ruling()),
+            None => {}
         }
         self.asked((Payer::Caller, self.admission.charge(&context, cost)))
     }

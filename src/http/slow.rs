@@ -74,6 +74,18 @@ struct Paid<A: Admission>(Option<Arc<Granted<A>>>);
 /// One of the places of those who wait for a limit.
 struct Seat<A: Admission>(Arc<Shared<A>>);
 
+impl<S: Service<Request<B>>, A: Admission, B> Stage<S, A, B> {
+    /// Served, with nothing to tell afterwards.
+    pub(super) const fn calling(future: S::Future) -> Self {
+        Self::Calling {
+            future,
+            told: None,
+            turn: None,
+            until_body_ends: false,
+        }
+    }
+}
+
 impl<S, A, B> Asked<S, A, B>
 where
     S: Service<Request<B>> + Clone,
@@ -236,13 +248,13 @@ where
         }
     }
 
-    pub(super) fn call(self: Box<Self>, pass: Pass<A>, turn: Option<Turn>) -> Stage<S, A, B> {
+    pub(super) fn call(self, pass: Pass<A>, turn: Option<Turn>) -> Stage<S, A, B> {
         let Self {
             shared,
             mut service,
             request,
             ..
-        } = *self;
+        } = self;
         let granted = pass.paid.and_then(Paid::keep);
         serve(
             &shared,
@@ -252,7 +264,7 @@ where
         )
     }
 
-    fn refused(self: Box<Self>, ruling: &Ruling) -> Stage<S, A, B> {
+    fn refused(&self, ruling: &Ruling) -> Stage<S, A, B> {
         let telling = &self.shared.telling;
         if ruling.is_degraded() {
             telling.counters.error_rejected.add();
@@ -265,7 +277,7 @@ where
         }
     }
 
-    pub(super) fn turned_away(self: Box<Self>, refusal: &Refusal) -> Stage<S, A, B> {
+    pub(super) fn turned_away(&self, refusal: &Refusal) -> Stage<S, A, B> {
         let telling = &self.shared.telling;
         telling.counters.queue_rejected.add();
         let response = refused::of_refusal(refusal, telling, Some(Head::of(&self.request)));
@@ -294,20 +306,6 @@ where
     };
     let granted = Arc::new(Granted::new(record, payer, Arc::clone(shared)));
     serve(shared, service, request, (verdict, Some(granted), None))
-}
-
-/// A request whose charge nobody keeps a record of.
-#[inline]
-pub(super) fn served_unheld<S, A, B>(
-    shared: &Arc<Shared<A>>,
-    service: &mut S,
-    request: Request<B>,
-) -> Stage<S, A, B>
-where
-    S: Service<Request<B>>,
-    A: Admission,
-{
-    serve(shared, service, request, (Verdict::Allowed, None, None))
 }
 
 #[inline]

@@ -11,7 +11,6 @@ use super::solo::Solo;
 use super::state::Keep;
 use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
-use crate::decision::Decision;
 use crate::key::Key;
 use crate::sync::Arc;
 
@@ -33,8 +32,8 @@ impl Admission for RateLimiter {
         Ok(self.rule(charge))
     }
 
-    fn spend_now(&self, (): &(), cost: u64) -> Option<Decision> {
-        Some(self.check(cost))
+    fn spend_now(&self, (): &(), cost: u64) -> bool {
+        self.check(cost).is_granted()
     }
 
     fn give_back(&self, charge: Charge) {
@@ -85,8 +84,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
         Ok(self.rule(charge))
     }
 
-    fn spend_now(&self, key: &K, cost: u64) -> Option<Decision> {
-        Some(self.check(key, cost))
+    fn spend_now(&self, key: &K, cost: u64) -> bool {
+        self.check(key, cost).is_granted()
     }
 
     fn charge_now(&self, own: &K, cost: u64) -> Option<Solo> {

@@ -205,7 +205,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Shared<K> {
     /// The key's own limit. Foreign code, so it is asked for before any lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn own_limit<Q>(&self, key: &Q) -> Option<Limit>
     where
         Q: ToOwned<Owned = K> + ?Sized,
