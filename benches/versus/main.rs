@@ -12,6 +12,20 @@ mod quiet;
 
 use gauge::{Options, Row};
 
+/// Peers whose release is told.
+const PEERS: [&str; 10] = [
+    "async-channel",
+    "crossfire",
+    "flume",
+    "governor",
+    "kanal",
+    "leaky-bucket",
+    "ratelimit",
+    "tokio",
+    "tower",
+    "tower_governor",
+];
+
 fn main() {
     let options = Options::from_args();
     let rows: Vec<Row> = [
@@ -34,7 +48,7 @@ fn main() {
         std::process::exit(2);
     }
     if !options.json {
-        println!("{}\n", place::line());
+        println!("{}\n", place::line(&PEERS));
         println!("| work | unit | us | best peer | | ratio | spread | aimed at |");
         println!("|---|---|---|---|---|---|---|---|");
     }

@@ -1,20 +1,7 @@
 //! Where and with what a run took place, so that its table can be quoted.
 
-/// Peers whose release is told, as the lock file names them.
-const PEERS: [&str; 9] = [
-    "async-channel",
-    "crossfire",
-    "flume",
-    "governor",
-    "kanal",
-    "leaky-bucket",
-    "ratelimit",
-    "tokio",
-    "tower",
-];
-
-/// One line: the processor, its threads, the compiler's target, and the release of each peer.
-pub(crate) fn line() -> String {
+/// One line: the processor, its threads, the compiler's target, and the release of each peer, named as in the lock file.
+pub(crate) fn line(peers: &[&str]) -> String {
     let threads = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = std::fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -23,7 +10,7 @@ pub(crate) fn line() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         })
         .unwrap_or_else(|| "an unnamed processor".into());
-    let peers: Vec<String> = PEERS
+    let peers: Vec<String> = peers
         .iter()
         .filter_map(|name| Some(format!("{name} {}", release(name)?)))
         .collect();
