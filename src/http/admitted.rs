@@ -122,6 +122,7 @@ impl fmt::Debug for ChargeMore {
 }
 
 impl<A: Admission> Granted<A> {
+    #[inline(always)] // Else the record is copied from hand to hand.
     pub(super) fn new(record: Record, payer: Payer, shared: Arc<Shared<A>>) -> Self {
         Self {
             record,

@@ -64,11 +64,11 @@ where
         let (Some(edge), None) = (&shared.edge, &shared.queue) else {
             return EdgeFuture::new(self.asked(request).open());
         };
+        // What passes at once takes no detour: the service that is ready is called where it is.
         EdgeFuture::new(match edge.ask(&head, &shared.telling) {
-            // What passes at once takes no detour: the service that is ready is called where it is.
             Asking::Spent => {
                 shared.telling.counters.allowed.add();
-                Stage::calling(self.inner.call(request))
+                return EdgeFuture::new(Stage::calling(self.inner.call(request)));
             }
             Asking::Charged(solo) => {
                 let (payer, record) = (Payer::Caller, Record::of(solo));

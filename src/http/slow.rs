@@ -288,7 +288,7 @@ where
 }
 
 /// A request that limits have let through at once, given to the service that is ready.
-#[inline]
+#[inline(always)] // Else the record is copied from hand to hand.
 pub(super) fn served<S, A, B>(
     shared: &Arc<Shared<A>>,
     service: &mut S,
