@@ -45,6 +45,7 @@ impl Key {
         }
     }
 
+    #[inline] // The parts of most keys are of known lengths.
     fn tagged(tag: u8, parts: &[&[u8]]) -> Self {
         let length = 1 + parts.iter().map(|part| part.len()).sum::<usize>();
         if length <= SHORT {
@@ -59,6 +60,10 @@ impl Key {
             let length = length as u8;
             return Self(Bytes::Short { length, bytes });
         }
+        Self::long(tag, parts, length)
+    }
+
+    fn long(tag: u8, parts: &[&[u8]], length: usize) -> Self {
         let mut bytes = Vec::with_capacity(length);
         bytes.push(tag);
         for part in parts {
@@ -87,8 +92,21 @@ impl Key {
 }
 
 impl PartialEq for Key {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+        match (&self.0, &other.0) {
+            // What is not used is zero, so all of it is compared, by the word.
+            (
+                Bytes::Short { length, bytes },
+                Bytes::Short {
+                    length: others,
+                    bytes: other,
+                },
+            ) => length == others && bytes == other,
+            (Bytes::Long(bytes), Bytes::Long(other)) => bytes == other,
+            // What fits in place is kept there.
+            _ => false,
+        }
     }
 }
 

@@ -137,7 +137,8 @@ pub use gate::{Cause, Denied, Gate, GateOffer};
 pub use key::{IntoKey, Key};
 pub use limiter::{
     Admission, Charge, Deciding, Hierarchy, HierarchyBuilder, Immediate, KeyCounts, KeyedLimiter,
-    KeyedLimiterBuilder, LevelStatus, Local, RateLimiter, Reservation, Ruling, Store, WhenKeysFull,
+    KeyedLimiterBuilder, LevelStatus, Local, RateLimiter, Reservation, Ruling, Solo, Store,
+    WhenKeysFull,
 };
 pub use policy::{
     FixedWindow, LeakyBucket, Limit, LimitState, Policy, Recommendation, Requirements,

@@ -2,6 +2,10 @@
 //!
 //! A thousand peers take turns. Both limit by the peer's address, with the same clock, and grant everything or, in the
 //! last row, nothing. The request, its peer and the service are the same on both sides, and part of the figure.
+//!
+//! With fields, this crate's defaults are beside tower_governor's: `RateLimit` and `RateLimit-Policy` and a hold for the
+//! handler on what was charged, beside `X-RateLimit-Limit` and `-Remaining`. In the row after it both write the latter,
+//! this crate `X-RateLimit-Reset` too, and no handler gets a hold.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -14,7 +18,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::{Request, Response};
-use sluicegate::http::{AdmissionLayer, Callers, HeaderDialect};
+use sluicegate::http::{AdmissionLayer, Callers, HeaderDialect, ResetUnit};
 use sluicegate::{FastClock, Key, KeyedLimiter, Rate};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
@@ -40,6 +44,14 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "http-layer, granted, with fields",
             ours(GRANTED, None),
+            governor_with_fields(GRANTED),
+        ),
+        row(
+            "http-layer, granted, X-RateLimit fields, no hold",
+            ours(
+                GRANTED,
+                Some(HeaderDialect::Legacy(ResetUnit::DeltaSeconds)),
+            ),
             governor_with_fields(GRANTED),
         ),
         row(

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
 use super::settings::{Payer, Shared};
 use crate::decision::Limited;
-use crate::limiter::{Admission, Ruling};
+use crate::limiter::{Admission, Ruling, Solo};
 use crate::sync::process::AtomicBool;
 use crate::sync::{Arc, Ordering};
 
@@ -46,10 +47,31 @@ trait Held: Send + Sync {
 
 /// A granted charge.
 pub(super) struct Granted<A: Admission> {
-    pub(super) ruling: Ruling,
+    pub(super) record: Record,
     payer: Payer,
-    shared: Arc<Shared<A>>,
+    pub(super) shared: Arc<Shared<A>>,
     given_back: AtomicBool,
+}
+
+/// What is known of a charge.
+#[derive(Debug)]
+pub(super) enum Record {
+    Ruled(Ruling),
+    /// The ruling is made when it is first asked for.
+    Solo(Solo, OnceLock<Box<Ruling>>),
+}
+
+impl Record {
+    pub(super) const fn of(solo: Solo) -> Self {
+        Self::Solo(solo, OnceLock::new())
+    }
+
+    pub(super) fn ruling(&self) -> &Ruling {
+        match self {
+            Self::Ruled(ruling) => ruling,
+            Self::Solo(solo, ruling) => ruling.get_or_init(|| Box::new(solo.to_ruling())),
+        }
+    }
 }
 
 impl Admitted {
@@ -100,9 +122,10 @@ impl fmt::Debug for ChargeMore {
 }
 
 impl<A: Admission> Granted<A> {
-    pub(super) fn new(ruling: Ruling, payer: Payer, shared: Arc<Shared<A>>) -> Self {
+    #[inline(always)] // Else the record is copied from hand to hand.
+    pub(super) fn new(record: Record, payer: Payer, shared: Arc<Shared<A>>) -> Self {
         Self {
-            ruling,
+            record,
             payer,
             shared,
             given_back: AtomicBool::new(false),
@@ -111,18 +134,15 @@ impl<A: Admission> Granted<A> {
 
     /// Gives the charge back unless that was done; `true` if this call did it.
     pub(super) fn return_once(&self) -> bool {
-        let Some(edge) = self
-            .shared
-            .edge
-            .as_ref()
-            .filter(|_| self.ruling.is_granted())
-        else {
+        let ruling = self.record.ruling();
+        let edge = self.shared.edge.as_ref();
+        let Some(edge) = edge.filter(|_| ruling.is_granted()) else {
             return false;
         };
         // Relaxed: only one may do it, and that is all it says.
         let done = self.given_back.swap(true, Ordering::Relaxed);
         if !done {
-            edge.give_back(self.payer, self.ruling.charge());
+            edge.give_back(self.payer, ruling.charge());
         }
         !done
     }
@@ -130,7 +150,7 @@ impl<A: Admission> Granted<A> {
 
 impl<A: Admission> Held for Granted<A> {
     fn ruling(&self) -> &Ruling {
-        &self.ruling
+        self.record.ruling()
     }
 
     fn give_back(&self) -> bool {
@@ -139,7 +159,7 @@ impl<A: Admission> Held for Granted<A> {
 
     fn charge_more(&self, cost: u64) -> BoxFuture<'static, Result<Admitted, Limited>> {
         let (shared, payer) = (Arc::clone(&self.shared), self.payer);
-        let charge = self.ruling.charged().again(cost);
+        let charge = self.record.ruling().charged().again(cost);
         Box::pin(async move {
             let ruling = match &shared.edge {
                 None => Ruling::new(charge, std::iter::empty::<(&str, _)>()),
@@ -149,7 +169,7 @@ impl<A: Admission> Held for Granted<A> {
                 },
             };
             ruling.clone().into_result()?;
-            let granted = Granted::new(ruling, payer, shared);
+            let granted = Granted::new(Record::Ruled(ruling), payer, shared);
             Ok(Admitted::new(Arc::new(granted)))
         })
     }

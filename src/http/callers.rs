@@ -8,7 +8,7 @@ use http::header::FORWARDED;
 
 use super::caller::{Caller, LONGEST_NAME, Prefixes, Unidentified};
 use super::counts::Tallies;
-use super::forwarded::{self, Note, Walk};
+use super::forwarded::{self, Note};
 use super::head::Head;
 use super::proxies::{AddressHeader, TrustedProxies, X_FORWARDED_FOR};
 use super::route::Route;
@@ -150,21 +150,22 @@ impl Callers {
 }
 
 impl Rules {
+    #[inline]
     fn address(&self, head: &Head<'_>) -> Result<IpAddr, Unidentified> {
         let peer = self
             .peer_of(head.extensions())
             .ok_or(Unidentified::Missing)?;
         let peer = peer.to_canonical();
         let headers = head.headers();
-        let walk = match &self.proxies {
-            Some(proxies) => forwarded::client(peer, headers, &self.header, proxies),
-            None => {
-                let claimed = !headers.is_empty()
-                    && (headers.contains_key(&X_FORWARDED_FOR) || headers.contains_key(FORWARDED));
-                let note = claimed.then_some(Note::Untrusted);
-                Walk { client: peer, note }
+        let Some(proxies) = &self.proxies else {
+            let is_claimed =
+                || headers.contains_key(&X_FORWARDED_FOR) || headers.contains_key(FORWARDED);
+            if !headers.is_empty() && is_claimed() {
+                self.tallies.note(Note::Untrusted);
             }
+            return Ok(peer);
         };
+        let walk = forwarded::client(peer, headers, &self.header, proxies);
         if let Some(note) = walk.note {
             self.tallies.note(note);
         }

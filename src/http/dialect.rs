@@ -3,12 +3,12 @@
 //! The IETF's draft (draft-ietf-httpapi-ratelimit-headers) has changed its form twice, and may again; so its revisions
 //! are named, and none is called the standard.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, header};
 
-use super::notice::{Notice, QuotaUnit, Standing, ceil};
+use super::lists;
+use super::notice::{Notice, Standing, ceil};
 use crate::tick::Tick;
 
 /// One way to tell clients how limits stand.
@@ -67,6 +67,10 @@ pub const EXPOSED_FIELDS: [HeaderName; 9] = [
     X_RESET,
 ];
 
+/// Takes a field that is written.
+pub(super) trait Put: FnMut(HeaderName, HeaderValue) {}
+impl<F: FnMut(HeaderName, HeaderValue)> Put for F {}
+
 impl HeaderDialect {
     /// Writes a notice in this dialect.
     #[must_use]
@@ -90,17 +94,12 @@ impl HeaderDialect {
         fields(self) == fields(other) && fields(self) > 0
     }
 
-    pub(super) fn each(
-        self,
-        notice: &Notice<'_>,
-        reset: ResetSemantics,
-        put: &mut impl FnMut(HeaderName, HeaderValue),
-    ) {
+    pub(super) fn each(self, notice: &Notice<'_>, reset: ResetSemantics, put: &mut impl Put) {
         if self == Self::None {
             return;
         }
         match self {
-            Self::ListDraft => lists(notice, reset, put),
+            Self::ListDraft => lists::write(notice, reset, put),
             Self::Legacy(_) | Self::Draft6 | Self::Draft7 => {
                 if let Some(standing) = notice.tightest() {
                     self.tightest(notice, standing, reset, put);
@@ -118,7 +117,7 @@ impl HeaderDialect {
         notice: &Notice<'_>,
         standing: &Standing<'_>,
         reset: ResetSemantics,
-        put: &mut impl FnMut(HeaderName, HeaderValue),
+        put: &mut impl Put,
     ) {
         let seconds = seconds(notice, standing, reset);
         let (limit, remaining) = (standing.quota, standing.remaining);
@@ -143,64 +142,28 @@ impl HeaderDialect {
                 if let Some(seconds) = seconds {
                     put(RATELIMIT_RESET, number(seconds));
                 }
-                put(RATELIMIT_POLICY, text(unnamed_policies(notice)));
+                put(RATELIMIT_POLICY, unnamed_policies(notice));
             }
             _ => {
-                let mut dictionary = format!("limit={}, remaining={}", int(limit), int(remaining));
+                let mut dictionary = Vec::with_capacity(64);
+                lists::parameter(&mut dictionary, b"limit=", limit);
+                lists::parameter(&mut dictionary, b", remaining=", remaining);
                 if let Some(seconds) = seconds {
-                    let _ = write!(dictionary, ", reset={}", int(seconds));
+                    lists::parameter(&mut dictionary, b", reset=", seconds);
                 }
-                put(RATELIMIT, text(dictionary));
-                put(RATELIMIT_POLICY, text(unnamed_policies(notice)));
+                put(RATELIMIT, lists::value(&dictionary));
+                put(RATELIMIT_POLICY, unnamed_policies(notice));
             }
         }
-    }
-}
-
-/// The two lists. A refusal lists only those who refuse, so that no `t` is later than `Retry-After`.
-fn lists(
-    notice: &Notice<'_>,
-    reset: ResetSemantics,
-    put: &mut impl FnMut(HeaderName, HeaderValue),
-) {
-    let mut policies = String::with_capacity(64 * notice.standings.len());
-    let mut limits = String::with_capacity(64);
-    let tightest = notice.tightest().map(std::ptr::from_ref);
-    for standing in notice.standings {
-        let (quota, window) = standing.policy();
-        item(&mut policies, standing.name);
-        parameter(&mut policies, ";q=", quota);
-        if let Some(window) = window {
-            parameter(&mut policies, ";w=", window);
-        }
-        match standing.unit {
-            QuotaUnit::Requests => {}
-            QuotaUnit::ContentBytes => policies.push_str(";qu=\"content-bytes\""),
-            QuotaUnit::ConcurrentRequests => policies.push_str(";qu=\"concurrent-requests\""),
-        }
-        let is_listed = if notice.refused {
-            standing.is_refusing
-        } else {
-            tightest.is_some_and(|tightest| std::ptr::eq(tightest, standing))
-        };
-        if is_listed {
-            item(&mut limits, standing.name);
-            parameter(&mut limits, ";r=", standing.remaining);
-            if let Some(seconds) = seconds(notice, standing, reset) {
-                parameter(&mut limits, ";t=", seconds);
-            }
-        }
-    }
-    if !policies.is_empty() {
-        put(RATELIMIT_POLICY, copied(&policies));
-    }
-    if !limits.is_empty() {
-        put(RATELIMIT, copied(&limits));
     }
 }
 
 /// Seconds that a client should wait or reckon with: of a refusal those of `Retry-After`, whichever limit it is.
-fn seconds(notice: &Notice<'_>, standing: &Standing<'_>, reset: ResetSemantics) -> Option<u64> {
+pub(super) fn seconds(
+    notice: &Notice<'_>,
+    standing: &Standing<'_>,
+    reset: ResetSemantics,
+) -> Option<u64> {
     if notice.refused && standing.is_refusing {
         return notice.retry_after;
     }
@@ -225,71 +188,26 @@ fn unix(at: Tick, after: Duration) -> u64 {
 }
 
 /// `100;w=60, 1000;w=3600`: revisions 4 to 7.
-fn unnamed_policies(notice: &Notice<'_>) -> String {
-    let mut policies = String::new();
+fn unnamed_policies(notice: &Notice<'_>) -> HeaderValue {
+    let mut policies = Vec::with_capacity(64);
     for standing in notice.standings {
         let (quota, window) = standing.policy();
-        if !policies.is_empty() {
-            policies.push_str(", ");
-        }
-        let _ = write!(policies, "{}", int(quota));
+        let separator: &[u8] = if policies.is_empty() { b"" } else { b", " };
+        lists::parameter(&mut policies, separator, quota);
         if let Some(window) = window {
-            parameter(&mut policies, ";w=", window);
+            lists::parameter(&mut policies, b";w=", window);
         }
     }
-    policies
-}
-
-/// Starts an item of a list: its name as a string of RFC 9651.
-///
-/// A name is kept to what a token could hold too, as the draft may turn to tokens: what else is in it becomes `_`.
-fn item(list: &mut String, name: &str) {
-    list.push_str(if list.is_empty() { "\"" } else { ", \"" });
-    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        list.push('x');
-    }
-    let fits = |char: char| char.is_ascii_alphanumeric() || "_-.*".contains(char);
-    let fitting = name.chars().map(|char| if fits(char) { char } else { '_' });
-    list.extend(fitting.take(LONGEST_POLICY));
-    list.push('"');
-}
-
-fn parameter(list: &mut String, name: &str, value: u64) {
-    list.push_str(name);
-    digits(list, int(value));
-}
-
-/// Writes a number; the machinery of `write!` would take most of the time of a field.
-fn digits(list: &mut String, mut value: u64) {
-    let mut buffer = [0; 20];
-    let mut start = buffer.len();
-    loop {
-        start -= 1;
-        buffer[start] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    list.extend(buffer[start..].iter().map(|digit| char::from(*digit)));
+    lists::value(&policies)
 }
 
 /// An integer of RFC 9651 has at most fifteen digits.
-fn int(value: u64) -> u64 {
+pub(super) fn int(value: u64) -> u64 {
     value.min(999_999_999_999_999)
 }
 
 fn number(value: u64) -> HeaderValue {
-    HeaderValue::from(int(value))
-}
-
-/// Copied once, to its exact length.
-fn copied(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).expect("it is printable ASCII")
-}
-
-fn text(text: String) -> HeaderValue {
-    HeaderValue::try_from(text).expect("it is printable ASCII")
+    lists::value(lists::digits(&mut [0; 20], int(value)))
 }
 
 pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -300,6 +218,3 @@ pub(super) const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimi
 pub(super) const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 pub(super) const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 pub(super) const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-
-/// Characters of a policy's name that are sent.
-const LONGEST_POLICY: usize = 64;

@@ -10,13 +10,11 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::admitted::Granted;
+use super::admitted::{Granted, Record};
 use super::body::EdgeBody;
 use super::notice::Notice;
-use super::settings::Shared;
 use super::slow::{Stage, StageProjection};
 use crate::limiter::Admission;
-use crate::queue::Turn;
 
 pin_project! {
     /// Response of an [`EdgeService`](super::EdgeService).
@@ -56,14 +54,16 @@ where
                     future,
                     told,
                     turn,
-                    shared,
+                    until_body_ends,
                 } => {
                     let response = ready!(future.poll(cx));
-                    let turn = turn.take();
-                    return Poll::Ready(response.map(|response| {
-                        let told = told.take();
-                        finish(response, told.as_deref(), turn, shared)
-                    }));
+                    let turn = turn.take().filter(|_| *until_body_ends);
+                    let mut response = response?;
+                    if let Some(granted) = told.take() {
+                        tell(&granted, &mut response);
+                    }
+                    let response = response.map(|body| EdgeBody::passed(body, turn));
+                    return Poll::Ready(Ok(response));
                 }
                 StageProjection::Refused { response } => {
                     let response = response.take().expect(ONCE);
@@ -81,14 +81,14 @@ where
                     sleep,
                     asked,
                     payer,
-                    charge,
                 } => {
                     ready!(sleep.as_mut().poll(cx));
-                    let charge = charge.take().expect(ONCE);
-                    asked.take().expect(ONCE).decide(*payer, charge)
+                    let mut asked = asked.take().expect(ONCE);
+                    let charge = asked.again.take().expect(ONCE);
+                    asked.decide(*payer, charge)
                 }
                 StageProjection::Entering { enter, asked, pass } => {
-                    let entered = ready!(Pin::new(enter).poll(cx));
+                    let entered = ready!(Pin::new(&mut **enter).poll(cx));
                     let asked = asked.take().expect(ONCE);
                     let pass = pass.take().expect(ONCE);
                     match entered {
@@ -109,30 +109,27 @@ where
     }
 }
 
-/// Adds what clients are told, and ends the turn, now or with the body.
-fn finish<A: Admission, R>(
-    response: Response<R>,
-    told: Option<&Granted<A>>,
-    turn: Option<Turn>,
-    shared: &Shared<A>,
-) -> Response<EdgeBody<R>> {
-    let holds = shared
-        .queue
-        .as_ref()
-        .is_some_and(|queue| queue.until_body_ends);
-    let turn = turn.filter(|_| holds);
-    let mut response = response.map(|body| EdgeBody::passed(body, turn));
-    let telling = &shared.telling;
-    if let Some(granted) = told.filter(|_| telling.speech.speaks_on(response.status())) {
-        let ruling = &granted.ruling;
-        let at = ruling.decisions().map(|(_, decision)| decision.at).max();
-        if let Some(at) = at {
+/// Adds what clients are told.
+fn tell<A: Admission, R>(granted: &Granted<A>, response: &mut Response<R>) {
+    let telling = &granted.shared.telling;
+    if !telling.speech.speaks_on(response.status()) {
+        return;
+    }
+    let headers = response.headers_mut();
+    match &granted.record {
+        Record::Solo(solo, _) => {
+            let standing = telling.standing(solo.level(), solo.limit(), solo.decision());
+            let notice = Notice::granted(standing.as_slice(), solo.cost(), solo.decision().at);
+            telling.speech.write(&notice, headers);
+        }
+        Record::Ruled(ruling) => {
+            let at = ruling.decisions().map(|(_, decision)| decision.at).max();
+            let Some(at) = at else { return };
             let standings = telling.standings(ruling);
             let notice = Notice::granted(&standings, ruling.charged().cost(), at);
-            telling.speech.write(&notice, response.headers_mut());
+            telling.speech.write(&notice, headers);
         }
     }
-    response
 }
 
 impl<S: Service<Request<B>>, A: Admission, B> fmt::Debug for EdgeFuture<S, A, B> {

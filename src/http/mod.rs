@@ -37,6 +37,7 @@ mod future;
 mod grpc;
 mod head;
 mod layer;
+mod lists;
 mod notice;
 mod problem;
 mod proxies;

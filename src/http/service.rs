@@ -8,11 +8,12 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
+use super::admitted::Record;
 use super::body::EdgeBody;
 use super::future::EdgeFuture;
 use super::head::Head;
-use super::settings::{Asking, Shared};
-use super::slow::{self, Asked};
+use super::settings::{Asking, Payer, Shared};
+use super::slow::{self, Asked, Stage};
 use crate::limiter::Admission;
 use crate::sync::Arc;
 
@@ -63,11 +64,19 @@ where
         let (Some(edge), None) = (&shared.edge, &shared.queue) else {
             return EdgeFuture::new(self.asked(request).open());
         };
+        // What passes at once takes no detour: the service that is ready is called where it is.
         EdgeFuture::new(match edge.ask(&head, &shared.telling) {
-            // What passes at once takes no detour: the service that is ready is called where it is.
-            Asking::Spent => slow::served_unheld(&self.shared, &mut self.inner, request),
+            Asking::Spent => {
+                shared.telling.counters.allowed.add();
+                return EdgeFuture::new(Stage::calling(self.inner.call(request)));
+            }
+            Asking::Charged(solo) => {
+                let (payer, record) = (Payer::Caller, Record::of(solo));
+                slow::served(&self.shared, &mut self.inner, request, payer, record)
+            }
             Asking::Ruled(payer, ruling) if ruling.is_granted() => {
-                slow::served(&self.shared, &mut self.inner, request, payer, ruling)
+                let record = Record::Ruled(ruling);
+                slow::served(&self.shared, &mut self.inner, request, payer, record)
             }
             Asking::Ruled(payer, ruling) => self.asked(request).ruled(payer, ruling),
             Asking::Decide(payer, charge) => self.asked(request).deciding(payer, charge),
@@ -77,7 +86,7 @@ where
 
 impl<S: Clone, A: Admission> EdgeService<S, A> {
     /// The request with a service of its own: the one that was readied, if one was.
-    fn asked<B>(&mut self, request: Request<B>) -> Asked<S, A, B>
+    fn asked<B>(&mut self, request: Request<B>) -> Box<Asked<S, A, B>>
     where
         S: Service<Request<B>>,
     {

@@ -15,8 +15,10 @@ use super::head::Head;
 use super::notice::{Standing, ceil};
 use super::problem::RefusalBody;
 use crate::clock::Clock;
+use crate::decision::Decision;
 use crate::key::Key;
-use crate::limiter::{Admission, Charge, RateLimiter, Ruling};
+use crate::limiter::{Admission, Charge, RateLimiter, Ruling, Solo};
+use crate::policy::Limit;
 use crate::queue::{Terms, Turnstile};
 use crate::sync::Arc;
 use crate::sync::process::AtomicU64;
@@ -91,6 +93,8 @@ pub(super) struct Telling {
 pub(super) enum Asking {
     /// Granted, and no record was kept.
     Spent,
+    /// Granted by a single level.
+    Charged(Solo),
     Ruled(Payer, Ruling),
     /// It has to be waited for.
     Decide(Payer, Charge),
@@ -116,23 +120,25 @@ impl<A: Admission> Edge<A> {
 
     /// Works out who pays, and charges at once what can be charged at once.
     pub(super) fn ask(&self, head: &Head<'_>, telling: &Telling) -> Asking {
-        let identity = (self.identify)(head);
-        if let (false, true, Ok(context)) = (self.held, telling.speech.is_quiet(), &identity) {
-            // Nobody will ask for a record of the charge, so a single limit keeps none.
-            let cost = self.cost(head);
-            match self.admission.spend_now(context, cost) {
-                Some(decision) if decision.is_granted() => return Asking::Spent,
-                Some(decision) => {
-                    let charge = self.admission.charge(context, cost);
-                    let level = charge.levels().next();
-                    let decision = level.map(|(name, ..)| (Arc::from(name), decision));
-                    let ruling = Ruling::new::<Arc<str>>(charge, decision);
-                    return Asking::Ruled(Payer::Caller, ruling);
-                }
-                None => {}
-            }
+        let context = match (self.identify)(head) {
+            Ok(context) => context,
+            Err(why) => return self.asked(self.stranger(why, head, &telling.counters)),
+        };
+        let cost = self.cost(head);
+        // Where nobody will ask for a record of the charge, a single limit keeps none.
+        let unrecorded = !self.held && telling.speech.is_quiet();
+        if unrecorded && self.admission.spend_now(&context, cost) {
+            return Asking::Spent;
         }
-        let (payer, charge) = self.charge_of(identity, head, &telling.counters);
+        match self.admission.charge_now(&context, cost) {
+            Some(solo) if solo.decision().is_granted() => return Asking::Charged(solo),
+            Some(solo) => return Asking::Ruled(Payer::Caller, solo.to_ruling()),
+            None => {}
+        }
+        self.asked((Payer::Caller, self.admission.charge(&context, cost)))
+    }
+
+    fn asked(&self, (payer, charge): (Payer, Charge)) -> Asking {
         match self.admit_now(payer, charge) {
             Ok(ruling) => Asking::Ruled(payer, ruling),
             Err(charge) => Asking::Decide(payer, charge),
@@ -140,26 +146,23 @@ impl<A: Admission> Edge<A> {
     }
 
     pub(super) fn charge(&self, head: &Head<'_>, counters: &Counters) -> (Payer, Charge) {
-        self.charge_of((self.identify)(head), head, counters)
+        match (self.identify)(head) {
+            Ok(context) => {
+                let charge = self.admission.charge(&context, self.cost(head));
+                (Payer::Caller, charge)
+            }
+            Err(why) => self.stranger(why, head, counters),
+        }
     }
 
-    fn charge_of(
-        &self,
-        identity: Result<A::Context, Unidentified>,
-        head: &Head<'_>,
-        counters: &Counters,
-    ) -> (Payer, Charge) {
-        let cost = self.cost(head);
-        match identity {
-            Ok(context) => (Payer::Caller, self.admission.charge(&context, cost)),
-            Err(why) => {
-                counters.unidentified(why);
-                let limit = self.strangers.limit();
-                let level = (STRANGERS, limit, Key::from(()));
-                let cost = cost.min(limit.quota());
-                (Payer::Stranger, Charge::new(cost, [level]))
-            }
-        }
+    /// The charge of who is not known.
+    #[cold]
+    fn stranger(&self, why: Unidentified, head: &Head<'_>, counters: &Counters) -> (Payer, Charge) {
+        counters.unidentified(why);
+        let limit = self.strangers.limit();
+        let cost = self.cost(head).min(limit.quota());
+        let level = (STRANGERS, limit, Key::from(()));
+        (Payer::Stranger, Charge::new(cost, [level]))
     }
 
     pub(super) fn admit_now(&self, payer: Payer, charge: Charge) -> Result<Ruling, Charge> {
@@ -227,11 +230,19 @@ impl Telling {
         for (name, decision) in ruling.decisions() {
             // Decisions come in the order of the charge's levels; one that the store did not know is skipped.
             let limit = limits.by_ref().find(|(level, ..)| *level == name);
-            if let Some((_, limit, _)) = limit.filter(|_| !self.is_shared(name)) {
-                standings.push(Standing::of(name, limit, decision));
-            }
+            standings.extend(limit.and_then(|(_, limit, _)| self.standing(name, limit, decision)));
         }
         standings
+    }
+
+    /// How a level stands, if clients are told of it.
+    pub(super) fn standing<'a>(
+        &self,
+        level: &'a str,
+        limit: &Limit,
+        decision: &Decision,
+    ) -> Option<Standing<'a>> {
+        (!self.is_shared(level)).then(|| Standing::of(level, limit, decision))
     }
 
     /// Whether a level is about what the service can take, not about what a client may ask for.

@@ -5,7 +5,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::admitted::{Admitted, Granted};
+use super::admitted::{Admitted, Granted, Record};
 use super::head::Head;
 use super::refused;
 use super::settings::{AdmissionMode, Payer, Shared};
@@ -30,16 +30,16 @@ pin_project! {
         S: Service<Request<B>>,
         A: Admission,
     {
-        Deciding { #[pin] deciding: A::Deciding, asked: Option<Asked<S, A, B>>, payer: Payer },
-        Waiting { sleep: BoxFuture<'static, ()>, asked: Option<Asked<S, A, B>>, payer: Payer, charge: Option<Charge> },
-        Entering { enter: Enter, asked: Option<Asked<S, A, B>>, pass: Option<Pass<A>> },
-        Readying { asked: Option<Asked<S, A, B>>, pass: Option<Pass<A>>, turn: Option<Turn> },
-        Calling { #[pin] future: S::Future, told: Option<Arc<Granted<A>>>, turn: Option<Turn>, shared: Arc<Shared<A>> },
+        Deciding { #[pin] deciding: A::Deciding, asked: Option<Box<Asked<S, A, B>>>, payer: Payer },
+        Waiting { sleep: BoxFuture<'static, ()>, asked: Option<Box<Asked<S, A, B>>>, payer: Payer },
+        Entering { enter: Box<Enter>, asked: Option<Box<Asked<S, A, B>>>, pass: Option<Pass<A>> },
+        Readying { asked: Option<Box<Asked<S, A, B>>>, pass: Option<Pass<A>>, turn: Option<Turn> },
+        Calling { #[pin] future: S::Future, told: Option<Arc<Granted<A>>>, turn: Option<Turn>, until_body_ends: bool },
         Refused { response: Option<Response<String>> },
     }
 }
 
-/// A request with the service that is to have it.
+/// A request with the service that is to have it; in a box, so that a request which passes at once has a small future.
 pub(super) struct Asked<S, A: Admission, B> {
     pub(super) shared: Arc<Shared<A>>,
     pub(super) service: S,
@@ -47,6 +47,8 @@ pub(super) struct Asked<S, A: Admission, B> {
     pub(super) is_ready: bool,
     pub(super) request: Request<B>,
     terms: Option<Terms>,
+    /// What it asks for again after a wait.
+    pub(super) again: Option<Charge>,
     until: Option<Tick>,
     seat: Option<Seat<A>>,
 }
@@ -72,6 +74,18 @@ struct Paid<A: Admission>(Option<Arc<Granted<A>>>);
 /// One of the places of those who wait for a limit.
 struct Seat<A: Admission>(Arc<Shared<A>>);
 
+impl<S: Service<Request<B>>, A: Admission, B> Stage<S, A, B> {
+    /// Served, with nothing to tell afterwards.
+    pub(super) const fn calling(future: S::Future) -> Self {
+        Self::Calling {
+            future,
+            told: None,
+            turn: None,
+            until_body_ends: false,
+        }
+    }
+}
+
 impl<S, A, B> Asked<S, A, B>
 where
     S: Service<Request<B>> + Clone,
@@ -81,20 +95,21 @@ where
         shared: Arc<Shared<A>>,
         (service, is_ready): (S, bool),
         request: Request<B>,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             shared,
             service,
             is_ready,
             request,
             terms: None,
+            again: None,
             until: None,
             seat: None,
-        }
+        })
     }
 
     /// First step of a request that no rule exempts: the queue is asked before anybody is charged.
-    pub(super) fn open(mut self) -> Stage<S, A, B> {
+    pub(super) fn open(mut self: Box<Self>) -> Stage<S, A, B> {
         let shared = Arc::clone(&self.shared);
         let head = Head::of(&self.request);
         if let Some(queue) = &shared.queue {
@@ -122,7 +137,7 @@ where
     }
 
     /// A request that a rule exempts from limits and queue.
-    pub(super) fn exempt(self) -> Stage<S, A, B> {
+    pub(super) fn exempt(self: Box<Self>) -> Stage<S, A, B> {
         let verdict = Verdict::Exempt;
         self.ready(
             Pass {
@@ -133,7 +148,7 @@ where
         )
     }
 
-    pub(super) fn decide(self, payer: Payer, charge: Charge) -> Stage<S, A, B> {
+    pub(super) fn decide(self: Box<Self>, payer: Payer, charge: Charge) -> Stage<S, A, B> {
         let shared = Arc::clone(&self.shared);
         let edge = shared.edge.as_ref().expect("only an edge decides");
         let strained = shared
@@ -148,7 +163,7 @@ where
         }
     }
 
-    pub(super) fn deciding(self, payer: Payer, charge: Charge) -> Stage<S, A, B> {
+    pub(super) fn deciding(self: Box<Self>, payer: Payer, charge: Charge) -> Stage<S, A, B> {
         let edge = self.shared.edge.as_ref().expect("only an edge decides");
         Stage::Deciding {
             deciding: edge.admission.admit(charge),
@@ -158,7 +173,7 @@ where
     }
 
     /// The limits have decided.
-    pub(super) fn ruled(self, payer: Payer, ruling: Ruling) -> Stage<S, A, B> {
+    pub(super) fn ruled(self: Box<Self>, payer: Payer, ruling: Ruling) -> Stage<S, A, B> {
         let mode = self.shared.edge.as_ref().map(|edge| edge.mode);
         let granted = ruling.is_granted();
         if granted || mode == Some(AdmissionMode::DryRun) {
@@ -167,7 +182,8 @@ where
                 (true, true) => Verdict::Degraded,
                 (true, false) => Verdict::Allowed,
             };
-            let granted = Granted::new(ruling, payer, Arc::clone(&self.shared));
+            let record = Record::Ruled(ruling);
+            let granted = Granted::new(record, payer, Arc::clone(&self.shared));
             let paid = Some(Paid(Some(Arc::new(granted))));
             return self.passed(Pass { verdict, paid });
         }
@@ -178,7 +194,12 @@ where
     }
 
     /// Waits where the wait ends in time, and there is a seat.
-    fn wait(mut self, payer: Payer, ruling: &Ruling, most: std::time::Duration) -> Stage<S, A, B> {
+    fn wait(
+        mut self: Box<Self>,
+        payer: Payer,
+        ruling: &Ruling,
+        most: std::time::Duration,
+    ) -> Stage<S, A, B> {
         let shared = Arc::clone(&self.shared);
         let edge = shared.edge.as_ref().expect("only an edge decides");
         let now = edge.clock.now();
@@ -196,19 +217,19 @@ where
             self.service = self.service.clone();
             self.is_ready = false;
         }
+        self.again = Some(ruling.charged().again(ruling.charged().cost()));
         Stage::Waiting {
             sleep: edge.clock.sleep_until(again),
-            charge: Some(ruling.charged().again(ruling.charged().cost())),
             asked: Some(self),
             payer,
         }
     }
 
-    fn passed(mut self, pass: Pass<A>) -> Stage<S, A, B> {
+    fn passed(mut self: Box<Self>, pass: Pass<A>) -> Stage<S, A, B> {
         self.seat = None;
         match (&self.shared.queue, self.terms.take()) {
             (Some(queue), Some(terms)) => Stage::Entering {
-                enter: queue.turnstile.enter_with(terms),
+                enter: Box::new(queue.turnstile.enter_with(terms)),
                 asked: Some(self),
                 pass: Some(pass),
             },
@@ -216,7 +237,7 @@ where
         }
     }
 
-    pub(super) fn ready(self, pass: Pass<A>, turn: Option<Turn>) -> Stage<S, A, B> {
+    pub(super) fn ready(self: Box<Self>, pass: Pass<A>, turn: Option<Turn>) -> Stage<S, A, B> {
         if self.is_ready {
             return self.call(pass, turn);
         }
@@ -243,7 +264,7 @@ where
         )
     }
 
-    fn refused(self, ruling: &Ruling) -> Stage<S, A, B> {
+    fn refused(&self, ruling: &Ruling) -> Stage<S, A, B> {
         let telling = &self.shared.telling;
         if ruling.is_degraded() {
             telling.counters.error_rejected.add();
@@ -256,7 +277,7 @@ where
         }
     }
 
-    pub(super) fn turned_away(self, refusal: &Refusal) -> Stage<S, A, B> {
+    pub(super) fn turned_away(&self, refusal: &Refusal) -> Stage<S, A, B> {
         let telling = &self.shared.telling;
         telling.counters.queue_rejected.add();
         let response = refused::of_refusal(refusal, telling, Some(Head::of(&self.request)));
@@ -267,43 +288,24 @@ where
 }
 
 /// A request that limits have let through at once, given to the service that is ready.
-#[inline]
+#[inline(always)] // Else the record is copied from hand to hand.
 pub(super) fn served<S, A, B>(
     shared: &Arc<Shared<A>>,
     service: &mut S,
     request: Request<B>,
     payer: Payer,
-    ruling: Ruling,
+    record: Record,
 ) -> Stage<S, A, B>
 where
     S: Service<Request<B>>,
     A: Admission,
 {
-    let verdict = match ruling.is_degraded() {
-        true => Verdict::Degraded,
-        false => Verdict::Allowed,
+    let verdict = match &record {
+        Record::Ruled(ruling) if ruling.is_degraded() => Verdict::Degraded,
+        _ => Verdict::Allowed,
     };
-    let granted = Granted::new(ruling, payer, Arc::clone(shared));
-    serve(
-        shared,
-        service,
-        request,
-        (verdict, Some(Arc::new(granted)), None),
-    )
-}
-
-/// A request whose charge nobody keeps a record of.
-#[inline]
-pub(super) fn served_unheld<S, A, B>(
-    shared: &Arc<Shared<A>>,
-    service: &mut S,
-    request: Request<B>,
-) -> Stage<S, A, B>
-where
-    S: Service<Request<B>>,
-    A: Admission,
-{
-    serve(shared, service, request, (Verdict::Allowed, None, None))
+    let granted = Arc::new(Granted::new(record, payer, Arc::clone(shared)));
+    serve(shared, service, request, (verdict, Some(granted), None))
 }
 
 #[inline]
@@ -332,9 +334,12 @@ where
     Stage::Calling {
         future: service.call(request),
         // A dry run says nothing, and a decision made without its store knows nothing.
-        told: granted.filter(|_| verdict == Verdict::Allowed),
+        told: granted.filter(|_| verdict == Verdict::Allowed && !shared.telling.speech.is_quiet()),
         turn,
-        shared: Arc::clone(shared),
+        until_body_ends: shared
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.until_body_ends),
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use super::direct::RateLimiter;
 use super::keyed::KeyedLimiter;
 use super::ruling::Ruling;
+use super::solo::Solo;
 use super::state::Keep;
 use super::status::LevelStatus;
 use super::store::{Admission, Charge, Deciding};
-use crate::decision::Decision;
 use crate::key::Key;
 use crate::sync::Arc;
 
@@ -32,8 +32,8 @@ impl Admission for RateLimiter {
         Ok(self.rule(charge))
     }
 
-    fn spend_now(&self, (): &(), cost: u64) -> Option<Decision> {
-        Some(self.check(cost))
+    fn spend_now(&self, (): &(), cost: u64) -> bool {
+        self.check(cost).is_granted()
     }
 
     fn give_back(&self, charge: Charge) {
@@ -84,8 +84,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Admission for KeyedLimiter<K>
         Ok(self.rule(charge))
     }
 
-    fn spend_now(&self, key: &K, cost: u64) -> Option<Decision> {
-        Some(self.check(key, cost))
+    fn spend_now(&self, key: &K, cost: u64) -> bool {
+        self.check(key, cost).is_granted()
+    }
+
+    fn charge_now(&self, own: &K, cost: u64) -> Option<Solo> {
+        let key = (own as &dyn Any).downcast_ref::<Key>()?.clone();
+        let (limit, decision) = self.decide(own, cost, Keep::Nothing);
+        Some(Solo {
+            level: &KEY,
+            limit,
+            key,
+            cost,
+            decision,
+        })
     }
 
     fn give_back(&self, charge: Charge) {
@@ -108,7 +120,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
                 true => Keep::Half,
                 false => Keep::Nothing,
             };
-            (KEY.clone(), self.check_keeping(key, charge.cost(), keep))
+            (KEY.clone(), self.decide(key, charge.cost(), keep).1)
         });
         Ruling::new(charge, decision)
     }

@@ -64,11 +64,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.check_keeping(key, cost, Keep::Nothing)
+        self.decide(key, cost, Keep::Nothing).1
     }
 
+    /// The decision, and the limit by which it was made.
     #[inline(always)]
-    pub(super) fn check_keeping<Q>(&self, key: &Q, cost: u64, keep: Keep) -> Decision
+    pub(super) fn decide<Q>(&self, key: &Q, cost: u64, keep: Keep) -> (Limit, Decision)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -79,15 +80,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
         let now = self.shared.clock.now();
         let mut shard = table.lock(hash);
         let now = shard.clamp(now);
+        let limit = own.unwrap_or(shard.limit);
         let asked = (now, cost, keep);
         if own.is_none()
             && !shard.has_lines()
             && let Some((core, tat, granted)) = shard.charge_bucket(hash, key, asked)
         {
             drop(shard);
-            return core.decision(tat, now, cost, keep.of(&core, cost), granted);
+            let kept = keep.of(&core, cost);
+            return (limit, core.decision(tat, now, cost, kept, granted));
         }
-        self.check_otherwise(shard, hash, key, own, asked)
+        (limit, self.check_otherwise(shard, hash, key, own, asked))
     }
 
     /// Decides about a key that has a limit of its own, no bucket, a line, or no state yet.
@@ -203,7 +206,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Shared<K> {
     /// The key's own limit. Foreign code, so it is asked for before any lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn own_limit<Q>(&self, key: &Q) -> Option<Limit>
     where
         Q: ToOwned<Owned = K> + ?Sized,

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::ruling::Ruling;
+use super::solo::Solo;
 use super::status::{KeyCounts, LevelStatus};
-use crate::decision::Decision;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::Limit;
@@ -78,8 +78,17 @@ pub trait Admission: Clone + Send + Sync + 'static {
 
     /// Charges a cost at once and for good, keeping no record of it; only a limiter of a single level can.
     ///
-    /// `None` if it cannot: then nothing was charged.
-    fn spend_now(&self, context: &Self::Context, cost: u64) -> Option<Decision> {
+    /// `false` if it does not fit now, or this is no such limiter: then nothing was charged.
+    fn spend_now(&self, context: &Self::Context, cost: u64) -> bool {
+        let _ = (context, cost);
+        false
+    }
+
+    /// Charges a cost at once, and keeps what a record of it could be made of; only a limiter of a single level can.
+    ///
+    /// It is [`charge`](Self::charge) and [`admit_now`](Self::admit_now) in one. `None` if it cannot: then nothing was
+    /// charged.
+    fn charge_now(&self, context: &Self::Context, cost: u64) -> Option<Solo> {
         let _ = (context, cost);
         None
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use sluicegate::{
-    Admission, Charge, FixedWindow, Hierarchy, KeyedLimiter, ManualClock, Rate, RateLimiter,
+    Admission, Charge, FixedWindow, Hierarchy, Key, KeyedLimiter, ManualClock, Rate, RateLimiter,
     Ruling, Store,
 };
 
@@ -73,6 +73,45 @@ async fn limiters_that_stand_alone_are_doors_too() {
     // A decision that is dropped before it is polled has charged nothing.
     drop(keyed.admit(Admission::charge(&keyed, &ada, 2)));
     assert_eq!(keyed.peek("ada", 0).remaining, 2);
+}
+
+/// What is charged in one step is what is charged in two: the same decisions, limits and keys on record, to be given
+/// back all the same.
+#[test]
+fn a_charge_in_one_step_leaves_the_record_of_one_in_two() {
+    let clock = ManualClock::new();
+    let limiter = || {
+        KeyedLimiter::<Key>::builder(Rate::per_second(10).burst(5))
+            .limit_for(|key| {
+                let own = FixedWindow::new(3, Duration::from_secs(60)).expect("it is a limit");
+                (*key == Key::from("grace")).then(|| own.into())
+            })
+            .clock(clock.clone())
+            .build()
+            .expect("it is valid")
+    };
+    let (one, two) = (limiter(), limiter());
+    for (step, cost) in [1, 2, 0, 9, 2, 1, 1, 3].into_iter().enumerate() {
+        for key in ["ada", "grace", "a key that is too long to be kept in place"] {
+            let key = Key::from(key);
+            let solo = one.charge_now(&key, cost).expect("it has one level");
+            let charge = Admission::charge(&two, &key, cost);
+            let ruling = two.admit_now(charge).expect("it decides at once");
+            assert_eq!(format!("{:?}", solo.to_ruling()), format!("{ruling:?}"));
+            assert_eq!(solo.decision().is_granted(), ruling.is_granted());
+            if step % 3 == 0 {
+                one.give_back(solo.to_ruling().charge());
+                two.give_back(ruling.charge());
+                assert_eq!(one.peek(&key, 0), two.peek(&key, 0));
+            }
+        }
+        clock.advance(Duration::from_millis(70));
+    }
+    let by_name = KeyedLimiter::<String>::builder(Rate::per_second(1).burst(1)).build();
+    let by_name = by_name.expect("it is valid");
+    let ada = String::from("ada");
+    assert!(by_name.charge_now(&ada, 1).is_none(), "it has no such key");
+    assert_eq!(by_name.peek("ada", 0).remaining, 1, "nothing was charged");
 }
 
 /// A store that keeps its state elsewhere stands behind the same type.
