@@ -38,8 +38,8 @@ struct Begun<T> {
     /// No other call has it.
     number: u64,
     call: Call<T>,
-    /// Place of each seat in it.
-    ranks: Arc<[u64]>,
+    /// Place of each seat in it; `None` if there is one.
+    ranks: Option<Arc<[u64]>>,
 }
 
 /// Those who take the next call.
@@ -82,7 +82,12 @@ impl<T: Send + Sync + 'static> Flights<T> {
     ) -> Option<(u64, Answer<T>)> {
         let (rank, begun) = match self.sit(identity, &make) {
             Seat::Apart => return Some((0, make(1).await)),
-            Seat::First(begun) => (0, begun),
+            Seat::First(begun) => {
+                // It ends by its own deadline, which is ours.
+                let answer = begun.call.await;
+                self.land(identity, begun.number);
+                return Some((0, answer));
+            }
             Seat::Next { index, before, own } => {
                 // What that one learns is not for us.
                 if timeout_at(until, before).await.is_err() {
@@ -90,7 +95,8 @@ impl<T: Send + Sync + 'static> Flights<T> {
                     return None;
                 }
                 let begun = self.begin(identity, &own, &make);
-                (begun.ranks.get(index).copied()?, begun)
+                let ranks = begun.ranks.as_ref()?;
+                (ranks.get(index).copied()?, begun)
             }
         };
         // It has a deadline of its own, which may be later than ours.
@@ -102,7 +108,7 @@ impl<T: Send + Sync + 'static> Flights<T> {
     fn sit(&self, identity: &[u8], make: &impl Make<T>) -> Seat<T> {
         let mut known = self.known.lock();
         let Some(flight) = known.get_mut(identity) else {
-            let current = self.begun(make, Arc::new([0]));
+            let current = self.begun(make, None);
             let flight = Flight {
                 current: current.clone(),
                 waiting: None,
@@ -141,7 +147,7 @@ impl<T: Send + Sync + 'static> Flights<T> {
             places.saturating_sub(1)
         };
         let ranks = seats.unwrap_or_default().into_iter().map(rank).collect();
-        let begun = own.get_or_init(|| self.begun(make, ranks));
+        let begun = own.get_or_init(|| self.begun(make, Some(ranks)));
         if let Some(flight) = flight {
             flight.current = begun.clone();
         }
@@ -183,8 +189,9 @@ impl<T: Send + Sync + 'static> Flights<T> {
         drop(flight);
     }
 
-    fn begun(&self, make: &impl Make<T>, ranks: Arc<[u64]>) -> Begun<T> {
-        let charges = ranks.last().map_or(1, |last| last + 1);
+    fn begun(&self, make: &impl Make<T>, ranks: Option<Arc<[u64]>>) -> Begun<T> {
+        let last = ranks.as_ref().and_then(|ranks| ranks.last());
+        let charges = last.map_or(1, |last| last + 1);
         Begun {
             number: self.numbers.fetch_add(1, Ordering::Relaxed),
             call: make(charges).shared(),
@@ -198,7 +205,7 @@ impl<T> Clone for Begun<T> {
         Self {
             number: self.number,
             call: self.call.clone(),
-            ranks: Arc::clone(&self.ranks),
+            ranks: self.ranks.clone(),
         }
     }
 }
