@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Levels of one script: each takes about ten of the 200 names that it may have.
+/// Levels of one script: each takes up to eleven of the 200 names that it may have.
 const LEVELS: usize = 16;
 /// How long a refund waits for the server; nobody waits for it.
 const REFUND: Duration = Duration::from_secs(1);

@@ -5,12 +5,14 @@
 //! learned. Places in it are in the order of arrival. Whoever waits for a call drives it, so one who stops polling
 //! holds up nobody.
 
-use std::collections::HashMap;
+use std::hash::RandomState;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::Error;
@@ -22,7 +24,7 @@ type Call<T> = Shared<BoxFuture<'static, Answer<T>>>;
 
 #[derive(Debug)]
 pub(super) struct Flights<T> {
-    known: Mutex<HashMap<Box<[u8]>, Flight<T>>>,
+    known: Mutex<HashMap<Vec<u8>, Flight<T>, RandomState>>,
     numbers: AtomicU64,
 }
 
@@ -67,7 +69,7 @@ enum Seat<T> {
 impl<T: Send + Sync + 'static> Flights<T> {
     pub(super) fn new() -> Self {
         Self {
-            known: Mutex::new(HashMap::new()),
+            known: Mutex::new(HashMap::default()),
             numbers: AtomicU64::new(0),
         }
     }
@@ -107,14 +109,16 @@ impl<T: Send + Sync + 'static> Flights<T> {
 
     fn sit(&self, identity: &[u8], make: &impl Make<T>) -> Seat<T> {
         let mut known = self.known.lock();
-        let Some(flight) = known.get_mut(identity) else {
-            let current = self.begun(make, None);
-            let flight = Flight {
-                current: current.clone(),
-                waiting: None,
-            };
-            known.insert(identity.into(), flight);
-            return Seat::First(current);
+        let flight = match known.entry_ref(identity) {
+            EntryRef::Occupied(flight) => flight.into_mut(),
+            EntryRef::Vacant(place) => {
+                let current = self.begun(make, None);
+                place.insert(Flight {
+                    current: current.clone(),
+                    waiting: None,
+                });
+                return Seat::First(current);
+            }
         };
         let waiting = flight.waiting.get_or_insert_with(|| Waiting {
             seats: Vec::new(),
@@ -181,10 +185,14 @@ impl<T: Send + Sync + 'static> Flights<T> {
     /// Forgets a flight whose call is over and that nobody waits for.
     fn land(&self, identity: &[u8], number: u64) {
         let mut known = self.known.lock();
-        let over = known
-            .get(identity)
-            .is_some_and(|flight| flight.current.number == number && flight.waiting.is_none());
-        let flight = over.then(|| known.remove(identity));
+        let flight = match known.entry_ref(identity) {
+            EntryRef::Occupied(found)
+                if found.get().current.number == number && found.get().waiting.is_none() =>
+            {
+                Some(found.remove())
+            }
+            _ => None,
+        };
         drop(known);
         drop(flight);
     }

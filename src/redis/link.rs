@@ -109,6 +109,16 @@ impl Link {
     /// Dropped early, the command may have been sent or not.
     pub(super) async fn run(&self, command: &Cmd, deadline: Duration) -> Result<Value, Error> {
         let until = Instant::now() + deadline;
+        self.run_until(command, until, deadline).await
+    }
+
+    /// The same until an instant, which is `deadline` after what the caller began.
+    pub(super) async fn run_until(
+        &self,
+        command: &Cmd,
+        until: Instant,
+        deadline: Duration,
+    ) -> Result<Value, Error> {
         let (connection, generation) = self.connection(until).await?;
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         let reply = match timeout_at(until, connection.send(command)).await {

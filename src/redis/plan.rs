@@ -17,7 +17,6 @@ use super::script::Script;
 use super::scripts::{Numbers, Scripts, Task};
 use super::shape::{Frame, Shape, Shapes};
 use crate::error::BuildError;
-use crate::key::Key;
 use crate::limiter::Charge;
 use crate::sync::Arc;
 use crate::tick::Tick;
@@ -111,12 +110,10 @@ impl Deref for Group {
 
 impl Group {
     fn new(layout: &Layout, shape: &Shape, frame: &Arc<Frame>, charge: &Charge) -> Self {
-        let keys = charge.named().map(|(_, _, key)| key);
-        let keys: Vec<&Key> = keys.collect();
         let length = 96 * frame.levels.len() + frame.tail.len();
         let mut identity = Vec::with_capacity(length);
         for level in 0..frame.levels.len() {
-            frame.key(layout, shape, level, &keys, &mut identity);
+            frame.key(layout, shape, level, charge, &mut identity);
             identity.push(0);
         }
         identity.extend_from_slice(&frame.tail);
@@ -140,6 +137,9 @@ impl Group {
 
     /// The command that asks for up to so many charges, at `given` or by the server's clock.
     pub(super) fn command(&self, charges: u64, given: Option<Tick>) -> Cmd {
+        if let (1, None) = (charges, given) {
+            return self.told(&self.script, &self.single);
+        }
         let mut numbers = Numbers::with_capacity(2 + 8 * self.levels.len());
         numbers.push(i64::try_from(charges).unwrap_or(i64::MAX));
         if let Some(now) = given {
@@ -198,7 +198,7 @@ pub(super) fn escape(bytes: &[u8], into: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::IntoKey;
+    use crate::key::{IntoKey, Key};
     use crate::policy::Limit;
     use crate::rate::Rate;
     use proptest::prelude::*;

@@ -52,7 +52,7 @@ impl Script {
         deadline: Duration,
     ) -> Result<Value, Error> {
         let until = Instant::now() + deadline;
-        let mut reply = link.run(command, deadline).await;
+        let mut reply = link.run_until(command, until, deadline).await;
         for _ in 0..LOADS {
             match &reply {
                 Err(error) if *error.kind() == Kind::NoScript => {}

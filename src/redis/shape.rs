@@ -7,7 +7,6 @@ use super::rule::Rule;
 use super::script::Script;
 use super::scripts::{Numbers, Scripts, Task};
 use crate::error::BuildError;
-use crate::key::Key;
 use crate::limiter::Charge;
 use crate::policy::Limit;
 use crate::sync::{Arc, Mutex};
@@ -35,6 +34,8 @@ pub(super) struct Frame {
     places: Vec<(usize, Vec<u8>)>,
     apart: bool,
     pub(super) arguments: Numbers,
+    /// What is told to charge it once, by the server's clock.
+    pub(super) single: Numbers,
     /// What makes two requests for the same keys the same: rules, limits and cost.
     pub(super) tail: Vec<u8>,
 }
@@ -104,15 +105,15 @@ impl Shape {
     }
 
     fn fits(&self, charge: &Charge) -> bool {
-        let same =
-            |((name, limit), (other, other_limit, _)): (
-                &(Arc<str>, Limit),
-                (&Arc<str>, &Limit, _),
-            )| { (Arc::ptr_eq(name, other) || name == other) && limit == other_limit };
+        let mut levels = self.levels.iter();
+        let mut same = |name: &Arc<str>, limit: &Limit| {
+            let known = levels.next();
+            known.is_some_and(|(known, its)| known == name && its == limit)
+        };
         self.cost == charge.cost()
             && self.half == charge.keeps_half()
             && self.levels.len() == charge.named().len()
-            && self.levels.iter().zip(charge.named()).all(same)
+            && charge.named().all(|(name, limit, _)| same(name, limit))
     }
 }
 
@@ -144,6 +145,12 @@ impl Frame {
             half,
             places,
             apart,
+            single: {
+                let mut single = Numbers::default();
+                single.push(1);
+                single.extend(&arguments);
+                single
+            },
             arguments,
             tail,
         }
@@ -155,21 +162,22 @@ impl Frame {
         layout: &Layout,
         shape: &Shape,
         level: usize,
-        keys: &[&Key],
+        charge: &Charge,
         into: &mut Vec<u8>,
     ) {
+        let key = |place| charge.named().nth(place).map(|(_, _, key)| key.as_bytes());
         let (place, middle) = &self.places[level];
         into.push(b'{');
         into.extend_from_slice(layout.prefix.as_bytes());
         if !self.apart {
             if let Some(tenant) = shape.tenant {
                 into.push(b':');
-                escape(keys[tenant].as_bytes(), into);
+                escape(key(tenant).unwrap_or_default(), into);
             }
             into.push(b'}');
         }
         into.extend_from_slice(middle);
-        escape(keys[*place].as_bytes(), into);
+        escape(key(*place).unwrap_or_default(), into);
         if self.apart {
             into.push(b'}');
         }
@@ -178,3 +186,38 @@ impl Frame {
 
 /// Shapes remembered.
 const SHAPES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+    use crate::rate::Rate;
+
+    fn charge(cost: u64, level: &str, count: u64) -> Charge {
+        let limit: Limit = Rate::per_second(count).burst(10).into();
+        Charge::new(cost, [(level, limit, Key::from(count))])
+    }
+
+    #[test]
+    fn only_a_charge_of_the_same_cost_at_the_same_limits_has_the_same_shape() {
+        let layout = Layout::new("p", None, Vec::new());
+        let (scripts, shapes) = (Scripts::new(false, false), Shapes::default());
+        let of = |charge: &Charge| shapes.of(&layout, &scripts, charge).unwrap();
+        let first = of(&charge(1, "a", 5));
+        assert!(Arc::ptr_eq(&first, &of(&charge(1, "a", 5))));
+        let others = [
+            charge(2, "a", 5),
+            charge(1, "b", 5),
+            charge(1, "a", 6),
+            charge(1, "a", 5).keep_half(),
+            Charge::new(1, Vec::<(&str, Limit, Key)>::new()),
+        ];
+        for other in &others {
+            assert!(!Arc::ptr_eq(&first, &of(other)), "{other:?}");
+        }
+        for count in 1..=2 * SHAPES as u64 {
+            let _ = of(&charge(1, "many", count));
+        }
+        assert_eq!(shapes.0.lock().len(), SHAPES);
+    }
+}

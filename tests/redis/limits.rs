@@ -137,6 +137,33 @@ fn writes(server: &Server) -> String {
 }
 
 #[tokio::test]
+async fn one_script_carries_sixteen_levels_of_any_kind() {
+    let server = Server::start();
+    let minute = Duration::from_secs(60);
+    let kinds: [Limit; 6] = [
+        Rate::per_second(5).burst(3).into(),
+        // Its unit does not take whole microseconds.
+        Rate::per_second(7).burst(3).into(),
+        LeakyBucket::new(Rate::per_hour(7), 3)
+            .expect("valid")
+            .into(),
+        FixedWindow::new(3, minute).expect("valid").into(),
+        SlidingLog::new(3, minute).expect("valid").into(),
+        SlidingCounter::new(3, minute).expect("valid").into(),
+    ];
+    let mixed = kinds.iter().copied().cycle().take(16).collect();
+    let uniform = kinds.iter().map(|kind| vec![*kind; 16]);
+    for (index, levels) in uniform.chain([mixed]).enumerate() {
+        let there = hierarchy(&server, &format!("kind {index}"), &levels);
+        let granted = there.decide(&(1, 1), 3).await;
+        assert!(granted.is_granted() && !granted.is_degraded(), "{index}");
+        let refused = there.decide(&(1, 1), 3).await;
+        assert!(!refused.is_granted() && !refused.is_degraded(), "{index}");
+        there.refund(granted.charge());
+    }
+}
+
+#[tokio::test]
 async fn keys_of_users_neither_meet_nor_forge_a_tag() {
     let server = Server::start();
     let hierarchy = Hierarchy::<&'static str>::builder()
