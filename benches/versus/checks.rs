@@ -1,5 +1,6 @@
 //! Checks of limiters: direct, shared by threads, keyed.
 
+use std::cell::LazyCell;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -189,16 +190,20 @@ fn walk(keys: u64, step: u64) -> u64 {
 }
 
 fn keyed(keys: u64) -> Work {
-    let limiter = KeyedLimiter::<u64>::builder(rate(GRANTED))
-        .max_keys(2 * keys)
-        .clock(FastClock::new())
-        .build()
-        .expect("the settings are valid");
-    (0..keys).for_each(|key| {
-        let _ = limiter.check(&key, 1);
+    let limiter = LazyCell::new(move || {
+        let limiter = KeyedLimiter::<u64>::builder(rate(GRANTED))
+            .max_keys(2 * keys)
+            .clock(FastClock::new())
+            .build()
+            .expect("the settings are valid");
+        (0..keys).for_each(|key| {
+            let _ = limiter.check(&key, 1);
+        });
+        limiter
     });
     Box::new(move |length| {
         let calls = (CALLS * length) as u64;
+        let limiter = &*limiter;
         let start = Instant::now();
         for step in 0..calls {
             black_box(limiter.check(&walk(keys, step), 1).is_granted());
@@ -208,12 +213,16 @@ fn keyed(keys: u64) -> Work {
 }
 
 fn keyed_governor(keys: u64) -> Work {
-    let limiter: DefaultKeyedRateLimiter<u64> = governor::RateLimiter::keyed(quota(GRANTED));
-    (0..keys).for_each(|key| {
-        let _ = limiter.check_key(&key);
+    let limiter = LazyCell::new(move || {
+        let limiter: DefaultKeyedRateLimiter<u64> = governor::RateLimiter::keyed(quota(GRANTED));
+        (0..keys).for_each(|key| {
+            let _ = limiter.check_key(&key);
+        });
+        limiter
     });
     Box::new(move |length| {
         let calls = (CALLS * length) as u64;
+        let limiter = &*limiter;
         let start = Instant::now();
         for step in 0..calls {
             black_box(limiter.check_key(&walk(keys, step)).is_ok());

@@ -13,7 +13,7 @@ mod quiet;
 use gauge::{Options, Row};
 
 /// Peers whose release is told.
-const PEERS: [&str; 9] = [
+const PEERS: [&str; 10] = [
     "async-channel",
     "crossfire",
     "flume",
@@ -23,6 +23,7 @@ const PEERS: [&str; 9] = [
     "ratelimit",
     "tokio",
     "tower",
+    "tower_governor",
 ];
 
 fn main() {

@@ -72,10 +72,14 @@ fn queue(length: f64) -> Run {
             .watermarks(jobs - 1, jobs + 1)
             .build()
             .expect("the settings are valid");
+        // What falls due while it is filled would be owed, and made up for in the run.
+        let control = tx.control();
+        control.pause("filling");
         for job in 0..jobs {
             tx.try_send(job).expect("it holds them all");
         }
         drop(tx);
+        control.resume();
         // On a worker: the thread that blocks would be woken through another.
         let consumer = tokio::spawn(async move {
             let (start, cpu) = (Instant::now(), ProcessTime::now());

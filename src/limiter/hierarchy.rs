@@ -112,8 +112,8 @@ impl<C, S: Store> Hierarchy<C, S> {
 
     /// Changes the limit of a level, for all its keys that have none of their own.
     ///
-    /// What is stored stays: a bucket's instant counts at the new rate and is clamped to the new burst, and another kind
-    /// of limit starts fresh.
+    /// What is stored stays: a bucket's instant counts at the new rate and is clamped to the new burst when it is charged
+    /// or refused next, as the end of a fixed window is to the new window; another kind of limit starts fresh.
     ///
     /// # Errors
     /// If there is no such level, the limit does not start full, or the store cannot keep it; nothing is changed then.

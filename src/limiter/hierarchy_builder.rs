@@ -71,6 +71,11 @@ impl<C> HierarchyBuilder<C> {
 
     /// Sets a function that gives requests at a level a limit of their own, by plan for instance; `None` means the
     /// level's. Such limits start full, whatever `initial` they have.
+    ///
+    /// A key has one count, so its requests should have one limit at a time, here or on a remote store. When that
+    /// changes, what is stored is clamped by the first refusal under the new one: a key asked for in turn under a large
+    /// and a small limit would so forget what it used of the large one. Where plans share a level, the plan belongs into
+    /// the key.
     pub fn limit_for(
         mut self,
         level: &str,

@@ -168,8 +168,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiter<K> {
 
     /// Changes the limit of all keys that have none of their own, at once.
     ///
-    /// What is stored stays: a bucket's instant counts at the new rate and is clamped to the new burst, and another kind
-    /// of limit starts fresh. Everybody who waits is planned anew, and refused if the cost no longer fits.
+    /// What is stored stays: a bucket's instant counts at the new rate and is clamped to the new burst when it is charged
+    /// or refused next, as the end of a fixed window is to the new window; another kind of limit starts fresh.
+    /// Everybody who waits is planned anew, and refused if the cost no longer fits.
     ///
     /// # Errors
     /// If the limit does not start full; nothing is changed then.

@@ -53,6 +53,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> KeyedLimiterBuilder<K> {
     ///
     /// It is called for every question, without a lock, and with an owned key: keys asked for in borrowed form are
     /// cloned for it. Its limits start full, whatever `initial` they have. If it panics, nothing has been charged.
+    ///
+    /// A key has one count, so it should have one limit at a time. When that changes, with a user's plan for instance,
+    /// what is stored is clamped by the first refusal under the new one: a key asked for in turn under a large and a
+    /// small limit would so forget what it used of the large one.
     pub fn limit_for(
         mut self,
         limit_for: impl Fn(&K) -> Option<Limit> + Send + Sync + 'static,

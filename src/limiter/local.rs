@@ -100,12 +100,16 @@ impl Local {
             held.judge((now, cost, keep), commit, &mut forgotten);
         }
         let granted = held.iter().all(Held::is_granted);
+        let told_to_wait = commit && !granted && !held.iter().any(Held::is_never);
         let mut beyond = 0;
         for held in &mut held {
             if granted && commit && cost > 0 {
                 beyond |= held.charge(now, cost);
             } else if !granted {
                 held.withdraw(now, keep);
+                if told_to_wait {
+                    held.settle(now);
+                }
             }
         }
         let mut decisions: Vec<_> = Vec::with_capacity(held.len());
@@ -159,6 +163,11 @@ impl Local {
 impl<'a> Held<'a> {
     fn is_granted(&self) -> bool {
         self.decision.as_ref().is_some_and(Decision::is_granted)
+    }
+
+    fn is_never(&self) -> bool {
+        let verdict = self.decision.as_ref().map(|decision| decision.verdict);
+        matches!(verdict, Some(Verdict::Never { .. }))
     }
 
     fn judge(&mut self, asked: (Tick, u64, Keep), commit: bool, forgotten: &mut Vec<Key>) {
@@ -228,6 +237,14 @@ impl<'a> Held<'a> {
         let left = left.unwrap_or_else(|| self.table.peek_new(limit, asked));
         debug_assert_eq!(left.verdict, Verdict::Granted, "a cost of 0 is granted");
         self.decision = Some(left);
+    }
+
+    /// Settles what is kept of another limit: a wait that is told is told of it as clamped now, and has to end.
+    fn settle(&mut self, now: Tick) {
+        let Level { limit, key, .. } = self.level;
+        if let At::Known = self.state {
+            self.shard.settle(self.hash, key, limit, now);
+        }
     }
 }
 

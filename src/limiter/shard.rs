@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 
 use super::cell::{Cell, Slab};
 use super::line::Line;
-use super::state::{Keep, charge_state, check_state, clamped, peek, with_state};
+use super::state::{Keep, charge_state, check_state, clamp, clamped, peek, with_state};
 use crate::decision::Decision;
 use crate::policy::{Gcra, Limit, LimitState, Policy};
 use crate::tick::{Fine, Tick};
@@ -101,7 +101,8 @@ impl<K: Hash + Eq> Shard<K> {
     /// Charges a bucket of the limit of all, if the cost fits it: the bucket as it was, and whether it was charged.
     ///
     /// `None` if the key is not known, or this is no such bucket: [`check`](Self::check) decides then. Apart from it, so
-    /// that the caller works out the decision without the lock, and only what is asked of it.
+    /// that the caller works out the decision without the lock, and only what is asked of it. A refusal changes nothing
+    /// but what is left of a larger limit, see [`clamp_bucket`].
     #[inline(always)]
     pub(crate) fn charge_bucket<Q>(
         &mut self,
@@ -115,10 +116,15 @@ impl<K: Hash + Eq> Shard<K> {
     {
         let core = self.limit.bucket()?;
         let cell = find(&mut self.table, &mut self.old, hash, key)?;
-        let tat = cell.bucket(&self.limit)?.min(core.furthest(now));
+        let stored = cell.bucket(&self.limit)?;
+        let tat = stored.min(core.furthest(now));
         match core.fit(tat, now, cost, keep.of(&core, cost)) {
+            Some(_) if cost == 0 => Some((core, tat, true)),
             Some(charged) => cell.set_bucket(charged).then_some((core, tat, true)),
-            None => Some((core, tat, false)),
+            None => {
+                clamp_bucket(cell, &core, (stored, tat), cost);
+                Some((core, tat, false))
+            }
         }
     }
 
@@ -137,16 +143,16 @@ impl<K: Hash + Eq> Shard<K> {
         let limit = own.unwrap_or(&self.limit);
         let cell = find(&mut self.table, &mut self.old, hash, key)?;
         let bucket = limit.bucket().zip(cell.bucket(limit));
-        let Some((core, tat)) = bucket else {
+        let Some((core, stored)) = bucket else {
             return Some(check_state(cell, &mut self.slab, limit, (now, cost, keep)));
         };
-        let tat = tat.min(core.furthest(now));
+        let tat = stored.min(core.furthest(now));
         let kept = keep.of(&core, cost);
         let charged = core.fit(tat, now, cost, kept);
-        if let Some(charged) = charged
-            && !cell.set_bucket(charged)
-        {
-            charge_state(cell, &mut self.slab, limit, (now, cost));
+        match charged {
+            Some(charged) if cost == 0 || cell.set_bucket(charged) => {}
+            Some(_) => charge_state(cell, &mut self.slab, limit, (now, cost)),
+            None => clamp_bucket(cell, &core, (stored, tat), cost),
         }
         Some(core.decision(tat, now, cost, kept, charged.is_some()))
     }
@@ -194,11 +200,18 @@ impl<K: Hash + Eq> Shard<K> {
         Q: Eq + ?Sized,
     {
         self.change(hash, key, limit, at, |state| {
-            if let Some(clamped) = clamped(limit, state, at) {
-                *state = clamped;
-            }
+            clamp(limit, state, at);
             limit.charge(state, at, cost);
         });
+    }
+
+    /// Settles what a key that is known and was refused keeps of a larger limit.
+    pub(crate) fn settle<Q>(&mut self, hash: u64, key: &Q, limit: &Limit, now: Tick)
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.change(hash, key, limit, now, |state| clamp(limit, state, now));
     }
 
     /// Changes the state of a key that is known, of whatever kind it is.
@@ -319,6 +332,18 @@ where
         None => old.find_mut(hash, same)?,
     };
     Some(&mut entry.cell)
+}
+
+/// Stores the instant that a refusal went by, if the one that was stored comes from a larger limit.
+///
+/// Clamped anew at each refusal, it would stay as far away as at first, and whoever waits as told would wait for ever.
+/// Who is told to go away has nothing to wait for.
+#[inline(always)]
+fn clamp_bucket(cell: &mut Cell, core: &Gcra, (stored, tat): (Fine, Fine), cost: u64) {
+    if tat < stored && cost <= core.depth() {
+        // It fits where a later instant was.
+        cell.set_bucket(tat);
+    }
 }
 
 /// Slots that an insertion visits.

@@ -32,6 +32,10 @@ pub(crate) fn check_state(
     (now, cost, keep): (Tick, u64, Keep),
 ) -> Decision {
     with_state(cell, slab, limit, now, |state| {
+        // Who is told to go away has nothing to wait for, and a cost of 0 changes nothing.
+        if (1..=limit.quota()).contains(&cost) {
+            clamp(limit, state, now);
+        }
         let decision = peek(limit, state, now, cost, keep);
         if decision.is_granted() {
             limit.charge(state, decision.at, cost);
@@ -68,15 +72,30 @@ pub(crate) fn peek(
     }
 }
 
-/// A bucket further ahead than this limit allows, as that of a larger limit may be; clamped.
+/// A bucket or a window further ahead than this limit allows, as that of another limit may be; clamped.
 pub(crate) fn clamped(limit: &Limit, state: &LimitState, now: Tick) -> Option<LimitState> {
-    let most = limit.bucket()?.furthest(now);
-    if state.bucket()?.tat <= most {
-        return None;
+    match (limit, state) {
+        (Limit::FixedWindow(rule), LimitState::FixedWindow(state)) => {
+            let clamped = rule.clamped(state, now)?;
+            Some(LimitState::FixedWindow(clamped))
+        }
+        _ => {
+            let most = limit.bucket()?.furthest(now);
+            if state.bucket()?.tat <= most {
+                return None;
+            }
+            let mut state = state.clone();
+            state.bucket_mut()?.tat = most;
+            Some(state)
+        }
     }
-    let mut state = state.clone();
-    state.bucket_mut()?.tat = most;
-    Some(state)
+}
+
+/// Clamps a state in place, as [`clamped`] does a copy.
+pub(crate) fn clamp(limit: &Limit, state: &mut LimitState, now: Tick) {
+    if let Some(clamped) = clamped(limit, state, now) {
+        *state = clamped;
+    }
 }
 
 /// Takes a state out of its cell and packs it again.

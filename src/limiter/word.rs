@@ -157,7 +157,8 @@ impl Word {
         let now = now.max(last);
         // Before `base` is out of reach as well: the difference wraps.
         let passed = now.wrapping_sub(base);
-        if passed > reach || cost == 0 || cost > scale.depth {
+        // A cost of one fits every bucket, so for that one the depth is not even loaded.
+        if passed > reach || cost == 0 || (cost > 1 && cost > scale.depth) {
             return None;
         }
         let at = passed << scale.fraction;

@@ -120,6 +120,13 @@ impl FixedWindow {
         }
     }
 
+    /// A window that ends later than one of this rule could, as it began under a longer one; with an end of its own.
+    pub(crate) fn clamped(&self, state: &WindowState, now: Tick) -> Option<WindowState> {
+        let stands = state.used > 0 && state.end > now;
+        let end = self.end_after(now);
+        (stands && state.end - now > self.window()).then_some(WindowState { end, ..*state })
+    }
+
     /// The state under this rule of a window that was counted by another one.
     pub(crate) fn adopted(&self, state: &WindowState, old: &Self, now: Tick) -> WindowState {
         let current = old.current(state, now);

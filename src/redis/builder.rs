@@ -54,7 +54,8 @@ impl LimitsBuilder {
         self
     }
 
-    /// Sets how long a decision waits for the server; default 20 ms.
+    /// Sets how long a decision waits for the server; default 20 ms. With levels [`apart`](Self::apart) each of its calls
+    /// has as long.
     ///
     /// After it the outcome is unknown. A longer one holds callers up when the server stalls, a shorter one takes a slow
     /// network for an outage.
@@ -110,8 +111,9 @@ impl LimitsBuilder {
 
     /// Decides about this level in a call of its own, after those that are together have granted.
     ///
-    /// If it refuses, what they were charged is given back: for the time of a call others may see it. So with such a
-    /// level "all or none" holds only once the refund has arrived; if it is lost, the charge stays.
+    /// If it refuses or does not answer, what they were charged is given back: for the time of a call others may see it.
+    /// So with such a level "all or none" holds only once the refund has arrived; if it is lost, the charge stays. A level
+    /// that did not answer may itself have been charged, once, and nothing is given back there.
     pub fn apart(mut self, level: impl Into<Arc<str>>) -> Self {
         self.apart.push(level.into());
         self

@@ -64,6 +64,8 @@ impl Fallback {
             .map(|(index, (name, limit, key))| {
                 let decision = match policy(name) {
                     _ if charge.cost() > limit.quota() => never(limit),
+                    // What costs nothing is granted whatever is known.
+                    WhenUnknown::Refuse if charge.cost() == 0 => allowed(limit),
                     WhenUnknown::Allow => allowed(limit),
                     WhenUnknown::Refuse => refusal(limit, pause),
                     WhenUnknown::Share { nodes } => match share(limit, nodes) {

@@ -3,7 +3,7 @@
 //! A [`Link`] is one connection which many callers share, and which is made anew when it is lost:
 //!
 //! ```text
-//!   Idle --first command--> Connecting --> Up --lost, three timeouts in a row, READONLY--> Idle
+//!   Idle --first command--> Connecting --> Up --lost, nonsense, three timeouts in a row, READONLY--> Idle
 //!                            ^      |
 //!         next attempt due --+      +--failed--> Down
 //! ```
@@ -213,7 +213,8 @@ impl Shared {
             return;
         }
         let is_lost = match error.map(Error::kind) {
-            Some(Kind::Lost | Kind::ReadOnly) => true,
+            // After nonsense, or half a reply, nobody knows where the next one begins.
+            Some(Kind::Lost | Kind::ReadOnly | Kind::Unexpected { .. }) => true,
             // A socket that swallows everything looks alive for ever.
             Some(Kind::Timeout { .. }) => {
                 self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS

@@ -13,11 +13,21 @@
 //! |---|---|
 //! | one decision: all levels charged or none, by the server's clock, waits to the microsecond | yes, on one server or under one hash tag |
 //! | callers of one key merged into one call | yes |
-//! | refusals repeated from memory | yes, but for refunds and raised limits elsewhere, until the told wait is over |
-//! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses; others may see them meanwhile |
+//! | refusals repeated from memory | yes, but for refunds, resets and raised limits elsewhere, and a server that starts empty, until the told wait is over |
+//! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses or does not answer; others may see them meanwhile |
 //! | no answer | the charge may have been made, once; nothing is sent twice |
 //! | node's own share of the limit ([`WhenUnknown::Share`]) | all nodes together stay within the limit, if it has a unit for each |
 //! | the server restarts empty, or evicts | limits start anew |
+//!
+//! A user of the server's access control list needs no more for limits than these rights, with the prefix in place of
+//! `sluicegate`, and no fewer: a script that may not do all of it stops half-way, with some levels charged.
+//! [`Limits::connect`] asks for `+info +config|get` besides, and does without the latter. A database other than 0 takes
+//! `+select`.
+//!
+//! ```text
+//! ACL SETUSER limits on >secret resetkeys ~{sluicegate* resetchannels -@all +evalsha +script|load
+//!     +time +get +set +del +strlen +getrange +setrange +append +pexpire
+//! ```
 
 mod asking;
 mod breaker;

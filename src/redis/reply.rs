@@ -71,12 +71,20 @@ fn by_code(code: &str, reply: String) -> Kind {
         "BUSY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "UNKILLABLE" => Kind::NotReady { reply },
         // A script that meets such an error reports it inside its own.
         _ if reply.contains("WRONGTYPE") || reply.contains(STRANGE) => Kind::WrongType { reply },
+        _ if DENIALS.iter().any(|denial| reply.contains(denial)) => Kind::Denied { reply },
         _ if reply.contains("OOM ") => Kind::OutOfMemory,
         _ if reply.contains("READONLY") => Kind::ReadOnly,
         _ if reply.contains("MISCONF") => Kind::NotReady { reply },
         _ => Kind::Refused { reply },
     }
 }
+
+/// How servers say that the user of a script may not do what it does, the older ones first.
+const DENIALS: [&str; 3] = [
+    "The user executing the script can't",
+    "ACL failure in script",
+    "NOPERM",
+];
 
 /// Code with which our scripts say that what lies under a key is not theirs.
 pub(super) const STRANGE: &str = "STRANGE";

@@ -1,10 +1,21 @@
 //! Limits and queues shared on Redis, each test with a server of its own.
 
+mod access;
+mod apart;
+mod batches;
+mod changes;
+mod clock_step;
 #[path = "../broker/conformance.rs"]
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
+mod gate;
+mod kit;
 mod limits;
+mod lost;
+mod origin;
+mod origin_keys;
 mod outage;
+mod proxy;
 mod queue;
 mod queue_broker;
 mod queue_claims;
@@ -13,8 +24,10 @@ mod queue_pace;
 mod queue_random;
 mod queue_trouble;
 mod queue_worker;
+mod random;
 mod rules;
 mod server;
+mod trouble;
 
 use server::{Options, Server};
 

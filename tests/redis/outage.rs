@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sluicegate::redis::{Endpoint, Limits, LimitsBuilder, WhenUnknown};
 use sluicegate::{Hierarchy, Rate};
 
+use crate::kit::{DAY, built, charge, contents, five};
 use crate::limits::limits;
 use crate::server::{Options, Server};
 
@@ -65,6 +66,12 @@ async fn a_server_that_is_down_at_the_start_is_no_panic_and_no_hang() {
     let (store, hierarchy) = hierarchy(limits(&server).deadline(Duration::from_millis(200)), 10);
     let start = Instant::now();
     assert!(hierarchy.decide(&1, 1).await.is_degraded());
+    // What costs nothing and what can never fit are no matter of the state.
+    let nothing = hierarchy.decide(&1, 0).await;
+    assert!(nothing.is_granted() && nothing.is_degraded(), "{nothing:?}");
+    let never = hierarchy.decide(&1, 11).await;
+    assert!(!never.is_granted(), "{never:?}");
+    assert_eq!(never.retry_after(), None, "{never:?}");
     assert!(start.elapsed() < PATIENCE);
     assert!(store.connect().await.is_err());
     server.begin();
@@ -177,4 +184,42 @@ async fn a_refusal_is_repeated_from_memory_and_callers_of_one_key_share_a_call()
     let granted = rulings.iter().filter(|ruling| ruling.is_granted()).count();
     assert_eq!(granted, 300);
     assert!(store.counts().merged > 0, "{:?}", store.counts());
+}
+
+#[tokio::test]
+async fn what_is_no_state_of_ours_is_unknown_and_left_as_it_is_by_each_algorithm() {
+    let server = Server::start();
+    for (name, limit) in five(10, DAY) {
+        let store = limits(&server)
+            .prefix(name)
+            .when_unknown(WhenUnknown::Allow);
+        let (store, there) = built(store, limit);
+        let charged = there.decide(&1, 1).await;
+        assert!(!charged.is_degraded(), "{name}: {charged:?}");
+        let key = server.keys().remove(0);
+        for foreign in [
+            ["SET", &key, "hello"],
+            ["SET", &key, "-1 2 3 4"],
+            ["LPUSH", &key, "an element"],
+            ["SADD", &key, "a member"],
+        ] {
+            server.ask(&["DEL", &key]);
+            server.ask(&foreign);
+            let before = contents(&server);
+            let ruling = there.decide(&1, 1).await;
+            assert!(ruling.is_degraded(), "{name} {foreign:?}: {ruling:?}");
+            let error = store.last_error().expect("it is told");
+            assert!(error.is_wrong_type(), "{name} {foreign:?}: {error:?}");
+            let looked = store.peek(charge(limit, 1, 1)).await;
+            let error = looked.expect_err("it cannot be read");
+            assert!(error.is_wrong_type(), "{name} {foreign:?}: {error:?}");
+            there.refund(charged.charge());
+            assert_eq!(contents(&server), before, "{name} {foreign:?}");
+        }
+        // Other keys are as good as before, and a reset makes room for ours.
+        assert!(!there.decide(&2, 1).await.is_degraded(), "{name}");
+        store.reset(&charge(limit, 1, 0)).await.expect("it answers");
+        assert!(!there.decide(&1, 1).await.is_degraded(), "{name}");
+        server.ask(&["FLUSHALL"]);
+    }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Server {
     options: Vec<String>,
     cluster: bool,
     password: Option<String>,
+    secure_port: Option<u16>,
     process: Option<Child>,
 }
 
@@ -27,6 +28,7 @@ pub(crate) struct Options {
     options: Vec<String>,
     cluster: bool,
     password: Option<String>,
+    secure: bool,
 }
 
 impl Options {
@@ -50,6 +52,12 @@ impl Options {
         self.set("requirepass", password)
     }
 
+    /// Speaks TLS as well, on a second port, with certificates that are set by hand.
+    pub(crate) fn secure(mut self) -> Self {
+        self.secure = true;
+        self
+    }
+
     /// Keeps an append-only file, so that a restart remembers.
     pub(crate) fn durable(self) -> Self {
         self.set("appendonly", "yes").set("appendfsync", "always")
@@ -67,11 +75,13 @@ impl Options {
             options: self.options,
             cluster: self.cluster,
             password: self.password,
+            secure_port: None,
             process: None,
         };
         // Somebody else may take a free port before the server does.
         for _ in 0..10 {
             server.port = free_port();
+            server.secure_port = self.secure.then(free_port);
             if server.launch() {
                 break;
             }
@@ -92,6 +102,12 @@ impl Server {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it speaks TLS.
+    pub(crate) fn secure_url(&self) -> String {
+        let port = self.secure_port.expect("it speaks it");
+        format!("rediss://127.0.0.1:{port}/")
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -193,6 +209,9 @@ impl Server {
             command.args(["--cluster-enabled", "yes"]);
             command.args(["--cluster-config-file", "nodes.conf"]);
             command.args(["--cluster-port", &free_port().to_string()]);
+        }
+        if let Some(port) = self.secure_port {
+            command.args(["--tls-port", &port.to_string()]);
         }
         command.args(&self.options);
         command.stdin(Stdio::null()).stdout(Stdio::null());

@@ -99,9 +99,6 @@ do
         at, rest = at + 1, 0
       end
     end
-    if at - now > burst or (at - now == burst and rest > over) then
-      at, rest = now + burst, over
-    end
     -- Before its charge the bucket was at most full, so the refund does not reach further back than that.
     local least, part = charged, 0
     if at < charged then
