@@ -31,11 +31,11 @@ end
 --- charge
 do
   local us = lead@ + k * $1
-  call('PSETEX', $key, string.format('%d', (us + 1000) / 1000 + slack), string.format('%d', now + us))
+  call('SET', $key, string.format('%d', now + us), 'PX', string.format('%d', (us + 1000) / 1000 + slack))
 end
 --- repair
 if bad@ then
-  call('PSETEX', $key, string.format('%d', (lead@ + 1000) / 1000 + slack), string.format('%d', now + lead@))
+  call('SET', $key, string.format('%d', now + lead@), 'PX', string.format('%d', (lead@ + 1000) / 1000 + slack))
 end
 --- reply
 lead@

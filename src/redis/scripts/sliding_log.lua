@@ -67,7 +67,9 @@ local log@ = log_read($key)
 if not log@ then
   return redis.error_reply('STRANGE state of a sliding log')
 end
-local first@, before@, last@, sum@, used@ = 0, log@.gone, 0, log@.gone, 0
+-- Kept in the table, because a function has no more than 200 names: the first entry still in sight, and the sum before it.
+log@.first, log@.before = 0, log@.gone
+local last@, sum@, used@ = 0, log@.gone, 0
 if log@.count > 0 then
   last@, sum@ = log_entry(log@, log@.count - 1)
   if last@ > now then
@@ -76,11 +78,11 @@ if log@.count > 0 then
   end
   local oldest = log_entry(log@, 0)
   if oldest <= now - $3 then
-    first@ = log_find(log@, 1, now - $3, 0)
+    log@.first = log_find(log@, 1, now - $3, 0)
     local _
-    _, before@ = log_entry(log@, first@ - 1)
+    _, log@.before = log_entry(log@, log@.first - 1)
   end
-  used@ = sum@ - before@
+  used@ = sum@ - log@.before
 end
 if k > 0 then
   local left = $2 - used@
@@ -95,15 +97,15 @@ do
   local ttl = math.ceil($3 / 1000) + slack
   local entry = struct.pack('>dd', now, sum@ + k * $1)
   local log, kept = log@, log@.count
-  if kept > 0 and last@ == now and first@ < kept then
+  if kept > 0 and last@ == now and log@.first < kept then
     kept = kept - 1
   end
-  if first@ == log.count then
+  if log@.first == log.count then
     call('SET', $key, struct.pack('>ddd', 0, now, k * $1), 'PX', ttl)
-  elseif log.bad or (first@ >= 32 and first@ * 2 >= log.count) or sum@ > 2251799813685248 then
+  elseif log.bad or (log@.first >= 32 and log@.first * 2 >= log.count) or sum@ > 2251799813685248 then
     log.body = log.body or call('GET', $key)
     log.count = kept
-    local body = log_shifted(log, first@, before@)
+    local body = log_shifted(log, log@.first, log@.before)
     entry = struct.pack('>dd', now, used@ + k * $1)
     call('SET', $key, struct.pack('>d', 0) .. body .. entry, 'PX', ttl)
   elseif kept < log.count then
@@ -124,7 +126,7 @@ local retry@, unit@ = 0, 0
 do
   local used, cost, limit = used@ + k * $1, $1, $2
   local function free(missing)
-    local index = log_find(log@, first@, now - $3, before@ + missing)
+    local index = log_find(log@, log@.first, now - $3, log@.before + missing)
     if index < log@.count then
       return (log_entry(log@, index))
     end
