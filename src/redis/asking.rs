@@ -7,6 +7,7 @@
 //!   no answer -> the policy for that
 //! ```
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -21,10 +22,11 @@ use super::denials::Denials;
 use super::error::{Error, Kind};
 use super::fallback::{Fallback, WhenUnknown};
 use super::flights::{Answer, Flights};
-use super::link::Link;
+use super::link::{Link, Value};
 use super::outcome::Outcome;
 use super::plan::{Group, Layout, Plan};
 use super::scripts::Scripts;
+use super::shape::Shapes;
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::limiter::{Charge, Ruling};
@@ -36,6 +38,7 @@ pub(super) struct Shared {
     pub(super) link: Link,
     pub(super) scripts: Scripts,
     pub(super) layout: Layout,
+    shapes: Shapes,
     pub(super) deadline: Duration,
     pub(super) connect_timeout: Duration,
     pause: Duration,
@@ -49,7 +52,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) last_error: Mutex<Option<Error>>,
     /// Where refunds run that are asked for outside of a runtime.
-    pub(super) runtime: Mutex<Option<Handle>>,
+    pub(super) runtime: OnceLock<Handle>,
 }
 
 /// Each level's decision.
@@ -75,6 +78,7 @@ impl Shared {
             link: Link::new(settings.endpoint),
             scripts: Scripts::new(given, strict),
             layout,
+            shapes: Shapes::default(),
             deadline: settings.deadline,
             pause: settings.pause,
             unknown: settings.unknown,
@@ -87,7 +91,7 @@ impl Shared {
             clock: settings.clock,
             counters: Counters::default(),
             last_error: Mutex::new(None),
-            runtime: Mutex::new(None),
+            runtime: OnceLock::new(),
         }
     }
 
@@ -100,20 +104,28 @@ impl Shared {
         let groups: Vec<_> = charges.iter().map(|charge| self.simple(charge)).collect();
         let asked: Vec<_> = groups.iter().flatten().map(Arc::clone).collect();
         let mut answers = self.call_many(&asked).await.into_iter();
-        let each = charges.iter().zip(groups).map(|(charge, group)| {
-            let answer = group.and_then(|group| Some((group, answers.next()?)));
-            async move {
-                let asked = match answer {
+        let mut alone = Vec::new();
+        let each = charges.iter().zip(groups).enumerate();
+        let mut rulings: Vec<Option<Ruling>> = Vec::with_capacity(charges.len());
+        for (index, (charge, group)) in each {
+            rulings.push(
+                match group.and_then(|group| Some((group, answers.next()?))) {
                     Some((group, answer)) => {
                         let seen = answer.and_then(|outcome| self.seen(&group, 0, &outcome));
-                        seen.map(|seen| Ruling::new(charge.clone(), seen.decisions))
+                        let asked = seen.map(|seen| Ruling::new(charge.clone(), seen.decisions));
+                        Some(self.conclude(charge, asked))
                     }
-                    None => self.ask(charge).await,
-                };
-                self.conclude(charge, asked)
-            }
-        });
-        join_all(each).await
+                    None => {
+                        alone.push(async move { (index, self.decide(charge.clone()).await) });
+                        None
+                    }
+                },
+            );
+        }
+        for (index, ruling) in join_all(alone).await {
+            rulings[index] = Some(ruling);
+        }
+        rulings.into_iter().flatten().collect()
     }
 
     /// Counts the ruling, or makes one without the server.
@@ -202,7 +214,7 @@ impl Shared {
         let identity = group.identity();
         let mut refunds = 0;
         if let Some(denials) = &self.denials {
-            if let Some(decisions) = denials.get(&identity, &group.keys) {
+            if let Some(decisions) = denials.get(identity, group.keys()) {
                 self.counters.remembered.count();
                 return Ok(Seen {
                     decisions,
@@ -210,7 +222,7 @@ impl Shared {
                     charged: None,
                 });
             }
-            refunds = denials.refunds(&group.keys);
+            refunds = denials.refunds(group.keys());
         }
         self.admit()?;
         let (rank, answer) = match &self.flights {
@@ -221,7 +233,7 @@ impl Shared {
                         deadline: self.deadline,
                     })
                 };
-                let joined = flights.join(&identity, until, make).await;
+                let joined = flights.join(identity, until, make).await;
                 joined.unwrap_or_else(|| (0, Err(late())))
             }
             None => (0, self.call(group, 1).await),
@@ -233,7 +245,7 @@ impl Shared {
         let seen = self.seen(group, rank, &outcome)?;
         if let (Some(denials), None) = (&self.denials, seen.charged) {
             let decisions = seen.decisions.as_slice().into();
-            denials.put(&identity, outcome.asked, decisions, refunds);
+            denials.put(identity, outcome.asked, decisions, refunds);
         }
         Ok(seen)
     }
@@ -278,7 +290,7 @@ impl Shared {
             return None;
         };
         let denials = self.denials.as_ref();
-        let denied = denials.and_then(|denials| denials.get(&group.identity(), &group.keys));
+        let denied = denials.and_then(|denials| denials.get(group.identity(), group.keys()));
         denied.is_none().then(|| Arc::clone(group))
     }
 
@@ -297,28 +309,41 @@ impl Shared {
             .collect();
         let asked = Instant::now();
         let until = asked + self.deadline;
-        let replies = match self.link.run_many(&commands, self.deadline).await {
+        let replies = match self.link.run_many(commands, self.deadline).await {
             Ok(replies) => replies,
             Err(error) => {
                 self.record(Some(&error));
                 return all(error);
             }
         };
-        let each = replies.into_iter().zip(groups).zip(&commands);
-        let each = each.map(|((reply, group), command)| async move {
-            let reply = match reply {
-                // Nothing has run.
-                Err(error) if *error.kind() == Kind::NoScript => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    group.script.run(&self.link, command, left).await
-                }
-                reply => reply,
-            };
+        let answer = |reply: Result<Value, Error>, group: &Arc<Group>| {
             let outcome = reply.and_then(|reply| Outcome::read(reply, group, asked));
             self.record(outcome.as_ref().err());
             outcome.map(Arc::new)
+        };
+        let mut again = Vec::new();
+        let mut answers = Vec::with_capacity(groups.len());
+        for (index, (reply, group)) in replies.into_iter().zip(groups).enumerate() {
+            if let Err(error) = &reply
+                && *error.kind() == Kind::NoScript
+            {
+                // Nothing has run.
+                again.push(index);
+                answers.push(Err(error.clone()));
+                continue;
+            }
+            answers.push(answer(reply, group));
+        }
+        let again = again.into_iter().map(|index| async move {
+            let left = until.saturating_duration_since(Instant::now());
+            let group = &groups[index];
+            let command = group.command(1, self.now());
+            (index, group.script.run(&self.link, &command, left).await)
         });
-        join_all(each).await
+        for (index, reply) in join_all(again).await {
+            answers[index] = answer(reply, &groups[index]);
+        }
+        answers
     }
 
     pub(super) async fn look(&self, charge: &Charge, plan: &Plan) -> Result<Ruling, Error> {
@@ -335,7 +360,7 @@ impl Shared {
     }
 
     pub(super) fn plan(&self, charge: &Charge) -> Result<Plan, Error> {
-        let plan = Plan::new(&self.layout, &self.scripts, charge);
+        let plan = Plan::new(&self.layout, &self.scripts, &self.shapes, charge);
         plan.map_err(|error| {
             let rule = error.to_string();
             Error::caused(Kind::Setting { rule }, error)

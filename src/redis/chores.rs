@@ -28,7 +28,7 @@ impl Shared {
         self.remember_runtime();
         for group in &self.plan(charge)?.groups {
             let mut command = cmd("DEL");
-            for key in &group.keys {
+            for key in group.keys() {
                 command.arg(key);
             }
             self.forget_refusals(group);
@@ -82,7 +82,7 @@ impl Shared {
 
     fn forget_refusals(&self, group: &Group) {
         if let Some(denials) = &self.denials {
-            denials.refunded(&group.keys);
+            denials.refunded(group.keys());
         }
     }
 
@@ -123,20 +123,22 @@ impl Shared {
     pub(super) fn runtime(&self) -> Option<Handle> {
         match Handle::try_current() {
             Ok(runtime) => Some(runtime),
-            Err(_) => self.runtime.lock().clone(),
+            Err(_) => self.runtime.get().cloned(),
         }
     }
 
     /// Refunds and drops may come from outside of it.
     pub(super) fn remember_runtime(&self) {
-        let mut runtime = self.runtime.lock();
-        if runtime.is_none() {
-            *runtime = Handle::try_current().ok();
+        if self.runtime.get().is_none()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            // Somebody else's will do as well.
+            let _ = self.runtime.set(runtime);
         }
     }
 }
 
-/// Levels of one script: each takes about ten of the 200 names that it may have.
+/// Levels of one script: each takes up to eleven of the 200 names that it may have.
 const LEVELS: usize = 16;
 /// How long a refund waits for the server; nobody waits for it.
 const REFUND: Duration = Duration::from_secs(1);

@@ -17,6 +17,8 @@ pub(super) type Decisions = Arc<[(Arc<str>, Decision)]>;
 #[derive(Debug)]
 pub(super) struct Denials {
     known: Mutex<HashMap<Box<[u8]>, Denial>>,
+    /// Refusals that found it full.
+    full: AtomicU64,
     /// Counts of refunds, each of the keys that share a place.
     refunds: Box<[AtomicU64]>,
 }
@@ -33,29 +35,28 @@ impl Denials {
     pub(super) fn new() -> Self {
         Self {
             known: Mutex::new(HashMap::new()),
+            full: AtomicU64::new(0),
             refunds: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
     /// Refunds of these keys so far, to be read before the server is asked.
-    pub(super) fn refunds(&self, keys: &[Vec<u8>]) -> u64 {
-        let counts = keys
-            .iter()
-            .map(|key| self.place(key).load(Ordering::Relaxed));
+    pub(super) fn refunds<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> u64 {
+        let counts = keys.map(|key| self.place(key).load(Ordering::Relaxed));
         counts.fold(0, u64::wrapping_add)
     }
 
-    pub(super) fn refunded(&self, keys: &[Vec<u8>]) {
+    pub(super) fn refunded<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         for key in keys {
             self.place(key).fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The refusal of the same request, as it reads now.
-    pub(super) fn get(
+    pub(super) fn get<'a>(
         &self,
         identity: &[u8],
-        keys: &[Vec<u8>],
+        keys: impl Iterator<Item = &'a [u8]>,
     ) -> Option<Vec<(Arc<str>, Decision)>> {
         let mut known = self.known.lock();
         let denial = known.get(identity)?;
@@ -97,8 +98,15 @@ impl Denials {
         };
         let mut known = self.known.lock();
         if known.len() >= MOST && !known.contains_key(identity) {
-            let now = Instant::now();
-            known.retain(|_, denial| denial.until > now);
+            // Looking at all of them takes long, so it is done now and then.
+            if self
+                .full
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(SWEEP)
+            {
+                let now = Instant::now();
+                known.retain(|_, denial| denial.until > now);
+            }
             if known.len() >= MOST {
                 // Not remembering one costs a call to the server, and nothing else.
                 return;
@@ -123,5 +131,7 @@ impl Denials {
 
 /// Refusals remembered at most.
 const MOST: usize = 8192;
+/// Refusals that find no room, for each time that room is made: the more there is to look at, the rarer.
+const SWEEP: u64 = 1024;
 const PLACES: u64 = 1024;
 const LEAST: std::time::Duration = std::time::Duration::from_micros(1);

@@ -5,12 +5,14 @@
 //! learned. Places in it are in the order of arrival. Whoever waits for a call drives it, so one who stops polling
 //! holds up nobody.
 
-use std::collections::HashMap;
+use std::hash::RandomState;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::Error;
@@ -22,7 +24,7 @@ type Call<T> = Shared<BoxFuture<'static, Answer<T>>>;
 
 #[derive(Debug)]
 pub(super) struct Flights<T> {
-    known: Mutex<HashMap<Box<[u8]>, Flight<T>>>,
+    known: Mutex<HashMap<Vec<u8>, Flight<T>, RandomState>>,
     numbers: AtomicU64,
 }
 
@@ -38,8 +40,8 @@ struct Begun<T> {
     /// No other call has it.
     number: u64,
     call: Call<T>,
-    /// Place of each seat in it.
-    ranks: Arc<[u64]>,
+    /// Place of each seat in it; `None` if there is one.
+    ranks: Option<Arc<[u64]>>,
 }
 
 /// Those who take the next call.
@@ -67,7 +69,7 @@ enum Seat<T> {
 impl<T: Send + Sync + 'static> Flights<T> {
     pub(super) fn new() -> Self {
         Self {
-            known: Mutex::new(HashMap::new()),
+            known: Mutex::new(HashMap::default()),
             numbers: AtomicU64::new(0),
         }
     }
@@ -82,7 +84,12 @@ impl<T: Send + Sync + 'static> Flights<T> {
     ) -> Option<(u64, Answer<T>)> {
         let (rank, begun) = match self.sit(identity, &make) {
             Seat::Apart => return Some((0, make(1).await)),
-            Seat::First(begun) => (0, begun),
+            Seat::First(begun) => {
+                // It ends by its own deadline, which is ours.
+                let answer = begun.call.await;
+                self.land(identity, begun.number);
+                return Some((0, answer));
+            }
             Seat::Next { index, before, own } => {
                 // What that one learns is not for us.
                 if timeout_at(until, before).await.is_err() {
@@ -90,7 +97,8 @@ impl<T: Send + Sync + 'static> Flights<T> {
                     return None;
                 }
                 let begun = self.begin(identity, &own, &make);
-                (begun.ranks.get(index).copied()?, begun)
+                let ranks = begun.ranks.as_ref()?;
+                (ranks.get(index).copied()?, begun)
             }
         };
         // It has a deadline of its own, which may be later than ours.
@@ -101,14 +109,16 @@ impl<T: Send + Sync + 'static> Flights<T> {
 
     fn sit(&self, identity: &[u8], make: &impl Make<T>) -> Seat<T> {
         let mut known = self.known.lock();
-        let Some(flight) = known.get_mut(identity) else {
-            let current = self.begun(make, Arc::new([0]));
-            let flight = Flight {
-                current: current.clone(),
-                waiting: None,
-            };
-            known.insert(identity.into(), flight);
-            return Seat::First(current);
+        let flight = match known.entry_ref(identity) {
+            EntryRef::Occupied(flight) => flight.into_mut(),
+            EntryRef::Vacant(place) => {
+                let current = self.begun(make, None);
+                place.insert(Flight {
+                    current: current.clone(),
+                    waiting: None,
+                });
+                return Seat::First(current);
+            }
         };
         let waiting = flight.waiting.get_or_insert_with(|| Waiting {
             seats: Vec::new(),
@@ -141,7 +151,7 @@ impl<T: Send + Sync + 'static> Flights<T> {
             places.saturating_sub(1)
         };
         let ranks = seats.unwrap_or_default().into_iter().map(rank).collect();
-        let begun = own.get_or_init(|| self.begun(make, ranks));
+        let begun = own.get_or_init(|| self.begun(make, Some(ranks)));
         if let Some(flight) = flight {
             flight.current = begun.clone();
         }
@@ -175,16 +185,21 @@ impl<T: Send + Sync + 'static> Flights<T> {
     /// Forgets a flight whose call is over and that nobody waits for.
     fn land(&self, identity: &[u8], number: u64) {
         let mut known = self.known.lock();
-        let over = known
-            .get(identity)
-            .is_some_and(|flight| flight.current.number == number && flight.waiting.is_none());
-        let flight = over.then(|| known.remove(identity));
+        let flight = match known.entry_ref(identity) {
+            EntryRef::Occupied(found)
+                if found.get().current.number == number && found.get().waiting.is_none() =>
+            {
+                Some(found.remove())
+            }
+            _ => None,
+        };
         drop(known);
         drop(flight);
     }
 
-    fn begun(&self, make: &impl Make<T>, ranks: Arc<[u64]>) -> Begun<T> {
-        let charges = ranks.last().map_or(1, |last| last + 1);
+    fn begun(&self, make: &impl Make<T>, ranks: Option<Arc<[u64]>>) -> Begun<T> {
+        let last = ranks.as_ref().and_then(|ranks| ranks.last());
+        let charges = last.map_or(1, |last| last + 1);
         Begun {
             number: self.numbers.fetch_add(1, Ordering::Relaxed),
             call: make(charges).shared(),
@@ -198,7 +213,7 @@ impl<T> Clone for Begun<T> {
         Self {
             number: self.number,
             call: self.call.clone(),
-            ranks: Arc::clone(&self.ranks),
+            ranks: self.ranks.clone(),
         }
     }
 }

@@ -42,6 +42,8 @@ struct Shared {
     changed: Notify,
     /// Attempts to connect that failed in a row.
     failures: AtomicU32,
+    /// Timeouts in a row on the connection that is up. Changed under the lock of the phase; read without it.
+    timeouts: AtomicU32,
     sent: AtomicU64,
     connected: AtomicU64,
 }
@@ -57,7 +59,6 @@ struct Up {
     connection: Connection,
     /// Number of this connection among those of the link.
     generation: u64,
-    timeouts: u32,
 }
 
 #[derive(Clone)]
@@ -74,6 +75,7 @@ impl Link {
             phase: Mutex::new(Phase::Idle),
             changed: Notify::new(),
             failures: AtomicU32::new(0),
+            timeouts: AtomicU32::new(0),
             sent: AtomicU64::new(0),
             connected: AtomicU64::new(0),
         };
@@ -107,6 +109,16 @@ impl Link {
     /// Dropped early, the command may have been sent or not.
     pub(super) async fn run(&self, command: &Cmd, deadline: Duration) -> Result<Value, Error> {
         let until = Instant::now() + deadline;
+        self.run_until(command, until, deadline).await
+    }
+
+    /// The same until an instant, which is `deadline` after what the caller began.
+    pub(super) async fn run_until(
+        &self,
+        command: &Cmd,
+        until: Instant,
+        deadline: Duration,
+    ) -> Result<Value, Error> {
         let (connection, generation) = self.connection(until).await?;
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         let reply = match timeout_at(until, connection.send(command)).await {
@@ -120,7 +132,7 @@ impl Link {
     /// Sends commands in one go; each has a reply or an error reply of its own. Not atomic.
     pub(super) async fn run_many(
         &self,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
         deadline: Duration,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
         let until = Instant::now() + deadline;
@@ -137,6 +149,10 @@ impl Link {
 
     /// The connection, made if there is none (L1).
     async fn connection(&self, until: Instant) -> Result<(Connection, u64), Error> {
+        // Nearly always.
+        if let Some(up) = self.shared.up() {
+            return Ok(up);
+        }
         let begun = Instant::now();
         loop {
             let changed = self.shared.changed.notified();
@@ -167,6 +183,13 @@ enum Ask {
 }
 
 impl Shared {
+    fn up(&self) -> Option<(Connection, u64)> {
+        match &*self.phase.lock() {
+            Phase::Up(up) => Some((up.connection.clone(), up.generation)),
+            _ => None,
+        }
+    }
+
     fn ask(&self) -> Result<Ask, Error> {
         let mut phase = self.phase.lock();
         match &*phase {
@@ -181,8 +204,11 @@ impl Shared {
 
     /// Takes what a reply says about the connection.
     fn settle(&self, generation: u64, error: Option<&Error>) {
+        if error.is_none() && self.timeouts.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let mut phase = self.phase.lock();
-        let Phase::Up(up) = &mut *phase else { return };
+        let Phase::Up(up) = &*phase else { return };
         if up.generation != generation {
             return;
         }
@@ -191,11 +217,10 @@ impl Shared {
             Some(Kind::Lost | Kind::ReadOnly | Kind::Unexpected { .. }) => true,
             // A socket that swallows everything looks alive for ever.
             Some(Kind::Timeout { .. }) => {
-                up.timeouts += 1;
-                up.timeouts >= TIMEOUTS
+                self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS
             }
             _ => {
-                up.timeouts = 0;
+                self.timeouts.store(0, Ordering::Relaxed);
                 false
             }
         };
@@ -238,11 +263,12 @@ impl Attempt {
         };
         let phase = match made {
             Ok(connection) => {
+                // Nothing is up until the phase says so.
+                shared.timeouts.store(0, Ordering::Relaxed);
                 shared.failures.store(0, Ordering::Relaxed);
                 Phase::Up(Up {
                     connection,
                     generation,
-                    timeouts: 0,
                 })
             }
             Err(error) => {
@@ -288,15 +314,16 @@ impl Connection {
         }
     }
 
-    async fn send_many(self, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, Error>>> {
+    async fn send_many(self, commands: Vec<Cmd>) -> RedisResult<Vec<Result<Value, Error>>> {
         match self {
             Self::One(mut one) => {
-                let mut pipeline = Pipeline::with_capacity(commands.len());
+                let count = commands.len();
+                let mut pipeline = Pipeline::with_capacity(count);
                 for command in commands {
-                    pipeline.add_command(command.clone());
+                    pipeline.add_command(command);
                 }
                 pipeline.ignore_errors();
-                let replies = one.send_packed_commands(&pipeline, 0, commands.len());
+                let replies = one.send_packed_commands(&pipeline, 0, count);
                 Ok(replies.await?.into_iter().map(reply::checked).collect())
             }
             // Commands of several slots go to several nodes.

@@ -50,6 +50,7 @@ mod reply;
 mod rule;
 mod script;
 mod scripts;
+mod shape;
 mod warning;
 
 pub use builder::LimitsBuilder;

@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) now: Tick,
     /// When it was asked, by the clock of this process.
     pub(super) asked: Instant,
-    fields: Vec<i64>,
+    fields: Vec<u64>,
 }
 
 impl Outcome {
@@ -25,19 +25,18 @@ impl Outcome {
     pub(super) fn read(reply: Value, group: &Group, asked: Instant) -> Result<Self, Error> {
         let expected = group.levels.iter().map(|(_, rule)| rule.part().fields());
         let expected = 2 + expected.sum::<usize>();
-        let Value::Array(values) = &reply else {
+        let Value::BulkString(bytes) = &reply else {
             return Err(Error::unexpected(&reply));
         };
-        let number = |value: &Value| match value {
-            Value::Int(number) => Some(*number),
-            _ => None,
-        };
-        let fields: Option<Vec<i64>> = values.iter().map(number).collect();
-        let Some(mut fields) = fields.filter(|fields| fields.len() == expected) else {
+        let (doubles, rest) = bytes.as_chunks::<8>();
+        if doubles.len() != expected || !rest.is_empty() {
+            return Err(Error::unexpected(&reply));
+        }
+        let mut numbers = doubles.iter().map(|double| whole(*double));
+        let (Some(Some(fits)), Some(Some(now))) = (numbers.next(), numbers.next()) else {
             return Err(Error::unexpected(&reply));
         };
-        let head: Vec<i64> = fields.drain(..2).collect();
-        let (Ok(fits), Ok(now)) = (u64::try_from(head[0]), u64::try_from(head[1])) else {
+        let Some(fields) = numbers.collect() else {
             return Err(Error::unexpected(&reply));
         };
         Ok(Self {
@@ -131,4 +130,11 @@ impl Outcome {
         }
         Ok(decisions)
     }
+}
+
+/// A number of a reply: whole, not negative and below 2^53.
+fn whole(double: [u8; 8]) -> Option<u64> {
+    let number = f64::from_le_bytes(double);
+    let is_whole = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
+    is_whole.then_some(number as u64)
 }

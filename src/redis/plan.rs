@@ -9,12 +9,14 @@
 //! Parts of a key are escaped: only letters, digits, `_`, `.` and `-` stay as they are, so no key of a user can end a part
 //! or a tag, or be another level's. The letter is the kind of limit.
 
+use std::ops::Deref;
+
 use super::link::Cmd;
 use super::rule::Rule;
 use super::script::Script;
-use super::scripts::{Scripts, Task};
+use super::scripts::{Numbers, Scripts, Task};
+use super::shape::{Frame, Shape, Shapes};
 use crate::error::BuildError;
-use crate::key::Key;
 use crate::limiter::Charge;
 use crate::sync::Arc;
 use crate::tick::Tick;
@@ -22,9 +24,9 @@ use crate::tick::Tick;
 /// Names of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    prefix: String,
+    pub(super) prefix: String,
     /// Level whose key is the tag of a decision.
-    tenant: Option<Arc<str>>,
+    pub(super) tenant: Option<Arc<str>>,
     /// Levels that have a call of their own.
     apart: Vec<Arc<str>>,
 }
@@ -37,15 +39,12 @@ pub(super) struct Plan {
     pub(super) is_possible: bool,
 }
 
-/// Levels that one script decides about.
+/// Levels that one script decides about, and their keys.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) levels: Vec<(Arc<str>, Rule)>,
-    pub(super) keys: Vec<Vec<u8>>,
-    pub(super) script: Arc<Script>,
-    pub(super) cost: u64,
-    pub(super) half: bool,
-    arguments: Vec<i64>,
+    frame: Arc<Frame>,
+    /// The keys, each ended by a zero, which none of them contains; then the frame's tail.
+    identity: Vec<u8>,
 }
 
 impl Layout {
@@ -70,41 +69,16 @@ impl Layout {
         !self.apart.is_empty()
     }
 
-    fn is_apart(&self, level: &str) -> bool {
+    pub(super) fn is_apart(&self, level: &str) -> bool {
         self.apart.iter().any(|apart| **apart == *level)
     }
 
-    /// What stands between the braces for the levels that are together.
-    fn tag(&self, charge: &Charge) -> Vec<u8> {
-        let mut tag = self.prefix.clone().into_bytes();
-        let is_tenant = |name: &str| self.tenant.as_ref().is_some_and(|tenant| **tenant == *name);
-        if let Some((_, _, key)) = charge.named().find(|(name, ..)| is_tenant(name)) {
-            tag.push(b':');
-            escape(key.as_bytes(), &mut tag);
-        }
-        tag
-    }
-
-    fn key(&self, tag: Option<&[u8]>, level: &str, rule: &Rule, key: &Key) -> Vec<u8> {
-        let mut name = Vec::with_capacity(64 + key.as_bytes().len());
-        name.push(b'{');
-        match tag {
-            Some(tag) => name.extend_from_slice(tag),
-            None => name.extend_from_slice(self.prefix.as_bytes()),
-        }
-        if tag.is_some() {
-            name.push(b'}');
-        }
-        name.push(b':');
-        escape(level.as_bytes(), &mut name);
-        name.push(b':');
-        name.push(rule.letter());
-        name.push(b':');
-        escape(key.as_bytes(), &mut name);
-        if tag.is_none() {
-            name.push(b'}');
-        }
-        name
+    /// What stands between tag and key.
+    pub(super) fn middle(level: &str, rule: &Rule) -> Vec<u8> {
+        let mut middle = vec![b':'];
+        escape(level.as_bytes(), &mut middle);
+        middle.extend_from_slice(&[b':', rule.letter(), b':']);
+        middle
     }
 }
 
@@ -114,84 +88,65 @@ impl Plan {
     pub(super) fn new(
         layout: &Layout,
         scripts: &Scripts,
+        shapes: &Shapes,
         charge: &Charge,
     ) -> Result<Self, BuildError> {
-        let tag = layout.tag(charge);
-        let mut together = Vec::new();
-        let mut apart = Vec::new();
-        let mut is_possible = charge.cost() > 0;
-        for (name, limit, key) in charge.named() {
-            let rule = Rule::new(limit)?;
-            is_possible &= charge.cost() <= rule.quota();
-            let alone = layout.is_apart(name);
-            let key = layout.key((!alone).then_some(&tag), name, &rule, key);
-            let level = (Arc::clone(name), rule, key);
-            match alone {
-                true => apart.push(vec![level]),
-                false => together.push(level),
-            }
-        }
-        // The tenant refuses most, and what it refuses must not be charged to everybody.
-        let groups = std::iter::once(together).chain(apart);
-        let groups = groups.filter(|levels| !levels.is_empty());
-        let groups = groups.map(|levels| Arc::new(Group::new(scripts, charge, levels)));
+        let shape = shapes.of(layout, scripts, charge)?;
+        let group = |frame: &Arc<Frame>| Arc::new(Group::new(layout, &shape, frame, charge));
         Ok(Self {
-            groups: groups.collect(),
-            is_possible,
+            groups: shape.frames.iter().map(group).collect(),
+            is_possible: shape.is_possible,
         })
     }
 }
 
+impl Deref for Group {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
+}
+
 impl Group {
-    fn new(scripts: &Scripts, charge: &Charge, placed: Vec<(Arc<str>, Rule, Vec<u8>)>) -> Self {
-        let (cost, half) = (charge.cost(), charge.keeps_half());
-        let mut arguments = Vec::with_capacity(8 * placed.len());
-        let mut levels = Vec::with_capacity(placed.len());
-        let mut keys = Vec::with_capacity(placed.len());
-        for (name, rule, key) in placed {
-            rule.arguments(cost, half, &mut |number| arguments.push(number));
-            levels.push((name, rule));
-            keys.push(key);
+    fn new(layout: &Layout, shape: &Shape, frame: &Arc<Frame>, charge: &Charge) -> Self {
+        let length = 96 * frame.levels.len() + frame.tail.len();
+        let mut identity = Vec::with_capacity(length);
+        for level in 0..frame.levels.len() {
+            frame.key(layout, shape, level, charge, &mut identity);
+            identity.push(0);
         }
-        let parts: Vec<_> = levels.iter().map(|(_, rule)| rule.part()).collect();
+        identity.extend_from_slice(&frame.tail);
         Self {
-            script: scripts.get(Task::Decide, &parts),
-            levels,
-            keys,
-            cost,
-            half,
-            arguments,
+            frame: Arc::clone(frame),
+            identity,
         }
     }
 
     /// What makes two requests the same: keys, kinds, limits and cost.
-    pub(super) fn identity(&self) -> Vec<u8> {
-        let length = self.keys.iter().map(|key| key.len() + 1).sum::<usize>();
-        let mut identity = Vec::with_capacity(length + 8 * self.arguments.len());
-        for key in &self.keys {
-            identity.extend_from_slice(key);
-            identity.push(0);
-        }
-        for argument in &self.arguments {
-            identity.extend_from_slice(&argument.to_le_bytes());
-        }
-        identity
+    pub(super) fn identity(&self) -> &[u8] {
+        &self.identity
+    }
+
+    /// Names of the keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let length = self.identity.len() - self.frame.tail.len();
+        let keys = self.identity[..length].split(|byte| *byte == 0);
+        keys.take(self.frame.levels.len())
     }
 
     /// The command that asks for up to so many charges, at `given` or by the server's clock.
     pub(super) fn command(&self, charges: u64, given: Option<Tick>) -> Cmd {
-        let mut command = self.script.command(self.keys.len());
-        for key in &self.keys {
-            command.arg(key);
+        if let (1, None) = (charges, given) {
+            return self.told(&self.script, &self.single);
         }
-        command.arg(charges);
+        let mut numbers = Numbers::with_capacity(2 + 8 * self.levels.len());
+        numbers.push(i64::try_from(charges).unwrap_or(i64::MAX));
         if let Some(now) = given {
-            command.arg(now.as_nanos() / 1000);
+            numbers.push(micros(now));
         }
-        for argument in &self.arguments {
-            command.arg(argument);
-        }
-        command
+        numbers.extend(&self.arguments);
+        self.told(&self.script, &numbers)
     }
 
     /// The script and the command that give back what was charged at `at`.
@@ -203,23 +158,33 @@ impl Group {
     ) -> (Arc<Script>, Cmd) {
         let parts: Vec<_> = self.levels.iter().map(|(_, rule)| rule.part()).collect();
         let script = scripts.get(Task::Refund, &parts);
-        let mut command = script.command(self.keys.len());
-        for key in &self.keys {
-            command.arg(key);
-        }
+        let mut numbers = Numbers::default();
         if let Some(now) = given {
-            command.arg(now.as_nanos() / 1000);
+            numbers.push(micros(now));
         }
         for (_, rule) in &self.levels {
-            rule.refund(self.cost, at, &mut |number| {
-                command.arg(number);
-            });
+            rule.refund(self.cost, at, &mut |number| numbers.push(number));
         }
+        let command = self.told(&script, &numbers);
         (script, command)
+    }
+
+    fn told(&self, script: &Script, numbers: &Numbers) -> Cmd {
+        let mut command = script.command(self.levels.len());
+        for key in self.keys() {
+            command.arg(key);
+        }
+        command.arg(numbers.as_bytes());
+        command
     }
 }
 
-fn escape(bytes: &[u8], into: &mut Vec<u8>) {
+fn micros(now: Tick) -> i64 {
+    // Below 2^63 whatever the tick.
+    (now.as_nanos() / 1000) as i64
+}
+
+pub(super) fn escape(bytes: &[u8], into: &mut Vec<u8>) {
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || b"_.-".contains(byte) {
             into.push(*byte);
@@ -233,7 +198,7 @@ fn escape(bytes: &[u8], into: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::IntoKey;
+    use crate::key::{IntoKey, Key};
     use crate::policy::Limit;
     use crate::rate::Rate;
     use proptest::prelude::*;
@@ -242,9 +207,10 @@ mod tests {
         let limit: Limit = Rate::per_second(1).burst(1).into();
         let levels = levels.iter().map(|(name, key)| (*name, limit, key.clone()));
         let charge = Charge::new(1, levels);
-        let plan = Plan::new(layout, &Scripts::new(false, false), &charge).unwrap();
-        let keys = plan.groups.iter().flat_map(|group| group.keys.clone());
-        keys.collect()
+        let scripts = Scripts::new(false, false);
+        let plan = Plan::new(layout, &scripts, &Shapes::default(), &charge).unwrap();
+        let keys = plan.groups.iter().flat_map(|group| group.keys());
+        keys.map(<[u8]>::to_vec).collect()
     }
 
     fn tag(key: &[u8]) -> &[u8] {

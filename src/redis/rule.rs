@@ -93,7 +93,10 @@ impl Rule {
 
     pub(super) fn part(&self) -> Part {
         match self {
-            Self::Token(_) | Self::Leaky(_) => Part::Bucket,
+            Self::Token(rule) | Self::Leaky(rule) => match rule.count {
+                1 => Part::Interval,
+                _ => Part::Bucket,
+            },
             Self::Fixed(_) => Part::Fixed,
             Self::Log(_) => Part::Log,
             Self::Counter(_) => Part::Counter,
@@ -126,8 +129,11 @@ impl Rule {
         match self {
             Self::Token(rule) | Self::Leaky(rule) => {
                 let kept = if half { rule.core.half_kept(cost) } else { 0 };
-                for units in [cost, rule.depth - kept, rule.depth] {
-                    let (whole, rest) = rule.span(units);
+                let spans = [cost, rule.depth - kept, rule.depth].map(|units| rule.span(units));
+                if rule.count == 1 {
+                    return spans.iter().for_each(|(whole, _)| push(*whole));
+                }
+                for (whole, rest) in spans {
                     push(whole);
                     push(rest);
                 }
@@ -187,13 +193,16 @@ impl Rule {
     /// What the rule says about the state that the script has found, once the charges before this one are made.
     ///
     /// `None` if it is no such state.
-    pub(super) fn decide(&self, fields: &[i64], asked: Asked) -> Option<Decision> {
+    pub(super) fn decide(&self, fields: &[u64], asked: Asked) -> Option<Decision> {
         let Asked {
             now, cost, charged, ..
         } = asked;
-        let number = |index: usize| u64::try_from(*fields.get(index)?).ok();
+        let number = |index: usize| fields.get(index).copied();
         let decision = match self {
-            Self::Token(rule) | Self::Leaky(rule) => rule.decide(number(0)?, number(1)?, asked),
+            Self::Token(rule) | Self::Leaky(rule) => {
+                let rest = if rule.count == 1 { 0 } else { number(1)? };
+                rule.decide(number(0)?, rest, asked)
+            }
             Self::Fixed(rule) => {
                 let (end, used) = (instant(number(0)?), number(1)?);
                 let used = used.saturating_add(charged);

@@ -37,7 +37,9 @@ impl Script {
 
     /// The command that runs it, to which exactly `keys` keys and then the arguments are added.
     pub(super) fn command(&self, keys: usize) -> Cmd {
-        let mut command = cmd("EVALSHA");
+        // Room at once for what there usually is.
+        let mut command = Cmd::with_capacity(keys + 8, 96 * (keys + 2));
+        command.arg("EVALSHA");
         command.arg(&self.digest).arg(keys);
         command
     }
@@ -50,7 +52,7 @@ impl Script {
         deadline: Duration,
     ) -> Result<Value, Error> {
         let until = Instant::now() + deadline;
-        let mut reply = link.run(command, deadline).await;
+        let mut reply = link.run_until(command, until, deadline).await;
         for _ in 0..LOADS {
             match &reply {
                 Err(error) if *error.kind() == Kind::NoScript => {}
@@ -79,7 +81,7 @@ impl Script {
             let left = until.saturating_duration_since(Instant::now());
             return link.run(command, left).await;
         }
-        let replies = link.run_many(&[load, command.clone()], deadline).await?;
+        let replies = link.run_many(vec![load, command.clone()], deadline).await?;
         let mut replies = replies.into_iter();
         let loaded = replies.next();
         match (loaded, replies.next()) {

@@ -8,10 +8,12 @@ use std::fmt::Write as _;
 use super::script::Script;
 use crate::sync::{Arc, Mutex};
 
-/// Rule of a level, as its script knows it. Both buckets have one rule.
+/// Rule of a level, as its script knows it. Both buckets have one rule, and a shorter one where a unit takes whole
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     Bucket,
+    Interval,
     Fixed,
     Log,
     Counter,
@@ -66,27 +68,22 @@ impl Scripts {
             true => String::from("#!lua\n"),
             false => String::new(),
         };
+        text.push_str(&section(DECIDE, "first"));
         if parts.contains(&Part::Log) {
             text.push_str(&section(LOG, "once"));
         }
-        let given = 1 + match task {
-            Task::Decide => 1,
-            Task::Refund => 0,
-        };
+        text.push_str(&self.arguments(task, parts));
         let clock = if self.given { "given" } else { "clock" };
-        let clock = section(DECIDE, clock).replace("$given", &given.to_string());
-        let first = given + usize::from(self.given) - 1;
+        text.push_str(&section(DECIDE, clock));
         let each = |name: &str, text: &mut String| {
-            let mut arguments = first;
             for (index, part) in parts.iter().enumerate() {
-                let lines = section(part.source(), name);
-                text.push_str(&for_level(&lines, index + 1, arguments));
-                arguments += part.arguments(task);
+                let lines = section(part.source(task), name);
+                text.push_str(&for_level(&lines, index + 1));
             }
         };
         match task {
             Task::Decide => {
-                text.push_str(&section(DECIDE, "head").replace("$now\n", &clock));
+                text.push_str(&section(DECIDE, "head"));
                 each("read", &mut text);
                 each("answer", &mut text);
                 text.push_str(&section(DECIDE, "middle"));
@@ -96,26 +93,66 @@ impl Scripts {
                 let mut reply = String::new();
                 each("reply", &mut reply);
                 let reply: Vec<_> = reply.lines().collect();
-                let tail = section(DECIDE, "tail");
+                let numbers = 2 + parts.iter().map(|part| part.fields()).sum::<usize>();
+                let tail = section(DECIDE, "tail").replace("$doubles", &"d".repeat(numbers));
                 text.push_str(&tail.replace("$reply", &reply.join(", ")));
             }
             Task::Refund => {
-                text.push_str(&section(DECIDE, "refund").replace("$now\n", &clock));
                 each("refund", &mut text);
                 text.push_str(&section(DECIDE, "done"));
             }
         }
         text
     }
+
+    /// The line that unpacks the numbers of [`Numbers`] under their names.
+    fn arguments(&self, task: Task, parts: &[Part]) -> String {
+        let mut names: Vec<String> = match task {
+            Task::Decide => vec!["n".into()],
+            Task::Refund => Vec::new(),
+        };
+        names.extend(self.given.then(|| "given".into()));
+        for (index, part) in parts.iter().enumerate() {
+            let own = 1..=part.arguments(task);
+            names.extend(own.map(|number| format!("a{}_{number}", index + 1)));
+        }
+        let doubles = "d".repeat(names.len());
+        let names = names.join(", ");
+        format!("local {names} = struct.unpack('<{doubles}', ARGV[1])\n")
+    }
+}
+
+/// What a script is told, in one argument: whole numbers below 2^53 as doubles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Numbers(Vec<u8>);
+
+impl Numbers {
+    pub(super) fn with_capacity(numbers: usize) -> Self {
+        Self(Vec::with_capacity(8 * numbers))
+    }
+
+    pub(super) fn push(&mut self, number: i64) {
+        self.0.extend_from_slice(&(number as f64).to_le_bytes());
+    }
+
+    pub(super) fn extend(&mut self, others: &Self) {
+        self.0.extend_from_slice(&others.0);
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Part {
-    fn source(self) -> &'static str {
-        match self {
-            Self::Bucket => include_str!("scripts/bucket.lua"),
-            Self::Fixed => include_str!("scripts/fixed_window.lua"),
-            Self::Log => LOG,
-            Self::Counter => include_str!("scripts/sliding_counter.lua"),
+    fn source(self, task: Task) -> &'static str {
+        match (self, task) {
+            (Self::Interval, Task::Decide) => INTERVAL,
+            // What is given back may have been charged at another rate, so it has a remainder there.
+            (Self::Bucket, _) | (Self::Interval, Task::Refund) => BUCKET,
+            (Self::Fixed, _) => include_str!("scripts/fixed_window.lua"),
+            (Self::Log, _) => LOG,
+            (Self::Counter, _) => include_str!("scripts/sliding_counter.lua"),
         }
     }
 
@@ -123,15 +160,16 @@ impl Part {
     pub(super) fn arguments(self, task: Task) -> usize {
         match (self, task) {
             (Self::Bucket, Task::Decide) => 7,
-            (Self::Bucket, Task::Refund) => 6,
+            (Self::Bucket | Self::Interval, Task::Refund) => 6,
             (Self::Fixed | Self::Counter, Task::Decide) => 4,
-            (Self::Log, _) | (_, Task::Refund) => 3,
+            (Self::Log | Self::Interval, _) | (_, Task::Refund) => 3,
         }
     }
 
     /// Numbers of a level in the reply to a decision.
     pub(super) fn fields(self) -> usize {
         match self {
+            Self::Interval => 1,
             Self::Bucket | Self::Fixed => 2,
             Self::Counter => 3,
             Self::Log => 4,
@@ -154,8 +192,8 @@ fn section(source: &str, title: &str) -> String {
     text
 }
 
-/// Lines of a rule for the level with this number, whose arguments follow `before` others.
-fn for_level(lines: &str, level: usize, before: usize) -> String {
+/// Lines of a rule for the level with this number.
+fn for_level(lines: &str, level: usize) -> String {
     let mut text = String::with_capacity(lines.len() + 64);
     let mut rest = lines;
     while let Some(at) = rest.find(['@', '$']) {
@@ -171,7 +209,7 @@ fn for_level(lines: &str, level: usize, before: usize) -> String {
             write!(text, "KEYS[{level}]")
         } else if let Ok(number) = rest[..digits].parse::<usize>() {
             rest = &rest[digits..];
-            write!(text, "ARGV[{}]", before + number)
+            write!(text, "a{level}_{number}")
         } else {
             write!(text, "{sign}")
         };
@@ -181,6 +219,8 @@ fn for_level(lines: &str, level: usize, before: usize) -> String {
 }
 
 const DECIDE: &str = include_str!("scripts/decide.lua");
+const BUCKET: &str = include_str!("scripts/bucket.lua");
+const INTERVAL: &str = include_str!("scripts/interval.lua");
 const LOG: &str = include_str!("scripts/sliding_log.lua");
 
 #[cfg(test)]
@@ -189,7 +229,13 @@ mod tests {
 
     #[test]
     fn a_script_names_each_level_and_argument_once_it_is_put_together() {
-        let parts = [Part::Bucket, Part::Log, Part::Fixed, Part::Counter];
+        let parts = [
+            Part::Bucket,
+            Part::Log,
+            Part::Fixed,
+            Part::Counter,
+            Part::Interval,
+        ];
         for (given, task) in [
             (false, Task::Decide),
             (true, Task::Decide),
@@ -198,12 +244,15 @@ mod tests {
             let text = Scripts::new(given, false).text(task, &parts);
             assert!(!text.contains('@'), "{text}");
             assert!(!text.contains("$key") && !text.contains("$1"), "{text}");
-            let arguments: usize = parts.iter().map(|part| part.arguments(task)).sum();
-            let before = usize::from(given) + usize::from(task == Task::Decide);
-            let last = format!("ARGV[{}]", arguments + before);
-            assert!(text.contains(&last), "no {last} in {text}");
-            let beyond = format!("ARGV[{}]", arguments + before + 1);
-            assert!(!text.contains(&beyond), "{beyond} in {text}");
+            for (index, part) in parts.iter().enumerate() {
+                let level = index + 1;
+                let last = format!("a{level}_{}", part.arguments(task));
+                assert!(text.matches(&last).count() >= 2, "no {last} in {text}");
+                let beyond = format!("a{level}_{}", part.arguments(task) + 1);
+                assert!(!text.contains(&beyond), "{beyond} in {text}");
+            }
+            assert_eq!(text.matches("given").count(), 2 * usize::from(given));
+            assert_eq!(text.matches("ARGV").count(), 1);
         }
     }
 }

@@ -86,6 +86,51 @@ async fn two_hundred_tasks_get_exactly_what_one_key_has() {
     assert_eq!(granted, 1_000);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_who_share_calls_get_exactly_what_a_key_of_any_kind_has() {
+    let server = Server::start();
+    let day = Duration::from_secs(86_400);
+    let kinds: [Limit; 6] = [
+        Rate::per_hour(1).burst(300).into(),
+        // Its unit does not take whole microseconds.
+        Rate::new(7, day).expect("valid").burst(300).into(),
+        LeakyBucket::new(Rate::per_hour(1), 300)
+            .expect("valid")
+            .into(),
+        FixedWindow::new(300, day).expect("valid").into(),
+        SlidingLog::new(300, day).expect("valid").into(),
+        SlidingCounter::new(300, day).expect("valid").into(),
+    ];
+    for (index, kind) in kinds.into_iter().enumerate() {
+        let store = limits(&server).prefix(format!("merged {index}"));
+        let store = store.forget_refusals().build().expect("valid");
+        let hierarchy = Hierarchy::<()>::builder()
+            .level("all", kind, |()| ())
+            .build_on(store.clone())
+            .expect("valid");
+        let tasks: Vec<_> = (0..200)
+            .map(|_| {
+                let hierarchy = hierarchy.clone();
+                tokio::spawn(async move {
+                    let mut granted = 0;
+                    for _ in 0..5 {
+                        let ruling = hierarchy.decide(&(), 1).await;
+                        assert!(!ruling.is_degraded(), "{ruling:?}");
+                        granted += u64::from(ruling.is_granted());
+                    }
+                    granted
+                })
+            })
+            .collect();
+        let mut granted = 0;
+        for task in tasks {
+            granted += task.await.expect("no panic");
+        }
+        assert_eq!(granted, 300, "{kind}");
+        assert!(store.counts().merged > 0, "{kind}");
+    }
+}
+
 #[tokio::test]
 async fn every_key_ends_by_itself_and_a_refusal_writes_nothing() {
     let server = Server::start();
@@ -134,6 +179,33 @@ fn writes(server: &Server) -> String {
         .lines()
         .find(|line| line.starts_with("rdb_changes_since_last_save"));
     line.expect("the server tells").to_owned()
+}
+
+#[tokio::test]
+async fn one_script_carries_sixteen_levels_of_any_kind() {
+    let server = Server::start();
+    let minute = Duration::from_secs(60);
+    let kinds: [Limit; 6] = [
+        Rate::per_minute(5).burst(3).into(),
+        // Its unit does not take whole microseconds.
+        Rate::per_minute(7).burst(3).into(),
+        LeakyBucket::new(Rate::per_hour(7), 3)
+            .expect("valid")
+            .into(),
+        FixedWindow::new(3, minute).expect("valid").into(),
+        SlidingLog::new(3, minute).expect("valid").into(),
+        SlidingCounter::new(3, minute).expect("valid").into(),
+    ];
+    let mixed = kinds.iter().copied().cycle().take(16).collect();
+    let uniform = kinds.iter().map(|kind| vec![*kind; 16]);
+    for (index, levels) in uniform.chain([mixed]).enumerate() {
+        let there = hierarchy(&server, &format!("kind {index}"), &levels);
+        let granted = there.decide(&(1, 1), 3).await;
+        assert!(granted.is_granted() && !granted.is_degraded(), "{index}");
+        let refused = there.decide(&(1, 1), 3).await;
+        assert!(!refused.is_granted() && !refused.is_degraded(), "{index}");
+        there.refund(granted.charge());
+    }
 }
 
 #[tokio::test]

@@ -6,9 +6,8 @@
 --
 -- Arguments: 1 cost, 2 its remainder, 3 room, 4 its remainder, 5 burst, 6 its remainder, 7 count
 --- read
-local count@, cost@, part@ = $7 + 0, $1 + 0, $2 + 0
-local lead@, rest@, bad@, fit@ = 0, 0, false, 0
-local raw@ = redis.call('GET', $key)
+local lead@, rest@, bad@ = 0, 0, false
+local raw@ = call('GET', $key)
 if raw@ then
   local at = tonumber(raw@)
   if at then
@@ -19,76 +18,73 @@ if raw@ then
       return redis.error_reply('STRANGE state of a bucket')
     end
     lead@, rest@ = us - now, rest + 0
-    if of ~= $7 then
+    if of + 0 ~= $7 then
       lead@, rest@ = lead@ + 1, 0
     end
   end
   if lead@ < 0 then
     lead@, rest@ = 0, 0
   else
-    local burst, over = $5 + 0, $6 + 0
+    local burst, over = $5, $6
     if not (lead@ < burst or (lead@ == burst and rest@ <= over)) then
       lead@, rest@, bad@ = burst, over, true
     end
   end
 end
-if n == 1 then
-  local us, rest, room = lead@ + cost@, rest@ + part@, $3 + 0
-  if rest >= count@ then
-    us, rest = us + 1, rest - count@
+if k == 1 then
+  local us, rest = lead@ + $1, rest@ + $2
+  if rest >= $7 then
+    us, rest = us + 1, rest - $7
   end
-  if us < room or (us == room and rest <= $4 + 0) then
-    fit@ = 1
+  if us > $3 or (us == $3 and rest > $4) then
+    k = 0
   end
-elseif n > 1 then
-  local room, over = $3 + 0, $4 + 0
+elseif k > 1 then
   local function fits(j)
-    local us, rest = lead@ + j * cost@, rest@ + j * part@
-    local left = math.fmod(rest, count@)
-    us = us + (rest - left) / count@
-    return us < room or (us == room and left <= over)
+    local us, rest = lead@ + j * $1, rest@ + j * $2
+    local left = math.fmod(rest, $7)
+    us = us + (rest - left) / $7
+    return us < $3 or (us == $3 and left <= $4)
   end
   -- The division is off by little; the steps put it right.
-  local guess = (room - lead@ + (over - rest@) / count@) / (cost@ + part@ / count@)
-  fit@ = math.max(0, math.min(n, math.floor(guess)))
-  while fit@ < n and fits(fit@ + 1) do
-    fit@ = fit@ + 1
+  local guess = ($3 - lead@ + ($4 - rest@) / $7) / ($1 + $2 / $7)
+  local fit = math.max(0, math.min(k, math.floor(guess)))
+  while fit < k and fits(fit + 1) do
+    fit = fit + 1
   end
-  while fit@ > 0 and not fits(fit@) do
-    fit@ = fit@ - 1
+  while fit > 0 and not fits(fit) do
+    fit = fit - 1
   end
-end
-if fit@ < k then
-  k = fit@
+  k = fit
 end
 --- charge
 do
-  local us, rest = lead@ + k * cost@, rest@ + k * part@
-  if rest >= count@ then
-    local left = math.fmod(rest, count@)
-    us, rest = us + (rest - left) / count@, left
+  local us, rest = lead@ + k * $1, rest@ + k * $2
+  if rest >= $7 then
+    local left = math.fmod(rest, $7)
+    us, rest = us + (rest - left) / $7, left
   end
   local at = now + us
   if rest > 0 then
-    at = string.format('%.0f:%.0f:%s', at, rest, $7)
+    at = string.format('%.0f:%.0f:%.0f', at, rest, $7)
   end
-  redis.call('SET', $key, at, 'PX', math.ceil((us + 1) / 1000) + slack)
+  call('SET', $key, at, 'PX', math.ceil((us + 1) / 1000) + slack)
 end
 --- repair
 if bad@ then
   local at = now + lead@
   if rest@ > 0 then
-    at = string.format('%.0f:%.0f:%s', at, rest@, $7)
+    at = string.format('%.0f:%.0f:%.0f', at, rest@, $7)
   end
-  redis.call('SET', $key, at, 'PX', math.ceil((lead@ + 1) / 1000) + slack)
+  call('SET', $key, at, 'PX', math.ceil((lead@ + 1) / 1000) + slack)
 end
 --- reply
 lead@, rest@
 --- refund
 -- Arguments: 1 cost, 2 its remainder, 3 burst, 4 its remainder, 5 count, 6 instant of the charge
 do
-  local raw = redis.call('GET', $key)
-  local count, burst, over, charged = $5 + 0, $3 + 0, $4 + 0, $6 + 0
+  local raw = call('GET', $key)
+  local count, burst, over, charged = $5, $3, $4, $6
   local since = now - charged
   local past = since > burst or (since == burst and over == 0)
   if raw and not past then
@@ -99,7 +95,7 @@ do
         return redis.error_reply('STRANGE state of a bucket')
       end
       at, rest = us + 0, part + 0
-      if of ~= $5 then
+      if of + 0 ~= $5 then
         at, rest = at + 1, 0
       end
     end
@@ -117,12 +113,12 @@ do
     end
     local lead = at - now
     if lead < 0 or (lead == 0 and rest == 0) then
-      redis.call('DEL', $key)
+      call('DEL', $key)
     else
       if rest > 0 then
-        at = string.format('%.0f:%.0f:%s', at, rest, $5)
+        at = string.format('%.0f:%.0f:%.0f', at, rest, $5)
       end
-      redis.call('SET', $key, at, 'PX', math.ceil((lead + 1) / 1000) + slack)
+      call('SET', $key, at, 'PX', math.ceil((lead + 1) / 1000) + slack)
     end
   end
 end

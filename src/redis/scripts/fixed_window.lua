@@ -5,8 +5,8 @@
 --
 -- Arguments: 1 cost, 2 limit, 3 window, 4 offset of windows on the clock, or -1
 --- read
-local close@, used@, bad@, fit@ = 0, 0, false, 0
-local raw@ = redis.call('GET', $key)
+local close@, used@, bad@ = 0, 0, false
+local raw@ = call('GET', $key)
 if raw@ then
   local close, used = string.match(raw@, '^(%d+) (%d+)$')
   if not close then
@@ -15,12 +15,12 @@ if raw@ then
   close@, used@ = close + 0, used + 0
   if now >= close@ then
     used@ = 0
-  elseif used@ > 0 and close@ - now > $3 + 0 then
+  elseif used@ > 0 and close@ - now > $3 then
     bad@ = true
   end
 end
 if used@ == 0 or bad@ then
-  local window, offset = $3 + 0, $4 + 0
+  local window, offset = $3, $4
   close@ = now + window
   if offset >= 0 then
     local passed = math.fmod(now - offset, window)
@@ -30,21 +30,20 @@ if used@ == 0 or bad@ then
     close@ = close@ - passed
   end
 end
-if n > 0 then
-  local left, cost = $2 - used@, $1 + 0
-  if cost <= left then
-    fit@ = n == 1 and 1 or math.min(n, math.floor(left / cost))
+if k > 0 then
+  local left = $2 - used@
+  if $1 > left then
+    k = 0
+  elseif k > 1 then
+    k = math.min(k, math.floor(left / $1))
   end
 end
-if fit@ < k then
-  k = fit@
-end
 --- charge
-redis.call('SET', $key, string.format('%.0f %.0f', close@, used@ + k * $1),
+call('SET', $key, string.format('%.0f %.0f', close@, used@ + k * $1),
   'PX', math.ceil((close@ - now) / 1000) + slack)
 --- repair
 if bad@ then
-  redis.call('SET', $key, string.format('%.0f %.0f', close@, used@),
+  call('SET', $key, string.format('%.0f %.0f', close@, used@),
     'PX', math.ceil((close@ - now) / 1000) + slack)
 end
 --- reply
@@ -52,20 +51,20 @@ close@, used@
 --- refund
 -- Arguments: 1 cost, 2 window, 3 instant of the charge
 do
-  local raw = redis.call('GET', $key)
+  local raw = call('GET', $key)
   if raw then
     local close, used = string.match(raw, '^(%d+) (%d+)$')
     if not close then
       return redis.error_reply('STRANGE state of a fixed window')
     end
     close, used = close + 0, used + 0
-    local charged = $3 + 0
-    if now < close and charged < close and close - charged <= $2 + 0 then
+    local charged = $3
+    if now < close and charged < close and close - charged <= $2 then
       used = used - $1
       if used > 0 then
-        redis.call('SET', $key, string.format('%.0f %.0f', close, used), 'KEEPTTL')
+        call('SET', $key, string.format('%.0f %.0f', close, used), 'KEEPTTL')
       else
-        redis.call('DEL', $key)
+        call('DEL', $key)
       end
     end
   end

@@ -4,15 +4,15 @@
 --
 -- Arguments: 1 cost, 2 limit, 3 window, 4 a power of two of which the window's product is at most 2^52
 --- read
-local start@, previous@, current@, bad@, fit@ = now, 0, 0, false, 0
-local raw@ = redis.call('GET', $key)
+local start@, previous@, current@, bad@ = now, 0, 0, false
+local raw@ = call('GET', $key)
 if raw@ then
   local start, previous, current = string.match(raw@, '^(%d+) (%d+) (%d+)$')
   if not start then
     return redis.error_reply('STRANGE state of a sliding counter')
   end
   start@, previous@, current@ = start + 0, previous + 0, current + 0
-  local window, passed = $3 + 0, now - start@
+  local window, passed = $3, now - start@
   if passed < 0 then
     start@, bad@ = now, true
   elseif passed >= 2 * window then
@@ -24,8 +24,8 @@ if raw@ then
     start@ = now
   end
 end
-if n > 0 then
-  local window, cost, weighted = $3 + 0, $1 + 0, 0
+if k > 0 then
+  local window, weighted = $3, 0
   if previous@ > 0 then
     -- previous * (window - elapsed) / window, rounded up, digit by digit where the product would not be exact.
     local span, over = start@ + window - now, 0
@@ -34,7 +34,7 @@ if n > 0 then
       over = math.fmod(product, window)
       weighted = (product - over) / window
     else
-      local base, digits, rest = $4 + 0, {}, previous@
+      local base, digits, rest = $4, {}, previous@
       while rest > 0 do
         local digit = math.fmod(rest, base)
         digits[#digits + 1] = digit
@@ -51,19 +51,18 @@ if n > 0 then
     end
   end
   local left = $2 - current@ - weighted
-  if cost <= left then
-    fit@ = n == 1 and 1 or math.min(n, math.floor(left / cost))
+  if $1 > left then
+    k = 0
+  elseif k > 1 then
+    k = math.min(k, math.floor(left / $1))
   end
 end
-if fit@ < k then
-  k = fit@
-end
 --- charge
-redis.call('SET', $key, string.format('%.0f %.0f %.0f', start@, previous@, current@ + k * $1),
+call('SET', $key, string.format('%.0f %.0f %.0f', start@, previous@, current@ + k * $1),
   'PX', math.ceil((start@ + 2 * $3 - now) / 1000) + slack)
 --- repair
 if bad@ then
-  redis.call('SET', $key, string.format('%.0f %.0f %.0f', start@, previous@, current@),
+  call('SET', $key, string.format('%.0f %.0f %.0f', start@, previous@, current@),
     'PX', math.ceil((start@ + 2 * $3 - now) / 1000) + slack)
 end
 --- reply
@@ -71,7 +70,7 @@ start@, previous@, current@
 --- refund
 -- Arguments: 1 cost, 2 window, 3 instant of the charge
 do
-  local raw = redis.call('GET', $key)
+  local raw = call('GET', $key)
   if raw then
     local start, previous, current = string.match(raw, '^(%d+) (%d+) (%d+)$')
     if not start then
@@ -79,15 +78,15 @@ do
     end
     start, previous, current = start + 0, previous + 0, current + 0
     local since = $3 - start
-    if since >= 0 and since < $2 + 0 then
+    if since >= 0 and since < $2 then
       current = math.max(0, current - $1)
-    elseif since < 0 and -since <= $2 + 0 then
+    elseif since < 0 and -since <= $2 then
       previous = math.max(0, previous - $1)
     end
     if previous + current > 0 then
-      redis.call('SET', $key, string.format('%.0f %.0f %.0f', start, previous, current), 'KEEPTTL')
+      call('SET', $key, string.format('%.0f %.0f %.0f', start, previous, current), 'KEEPTTL')
     else
-      redis.call('DEL', $key)
+      call('DEL', $key)
     end
   end
 end

@@ -8,7 +8,7 @@
 -- Arguments: 1 cost, 2 limit, 3 window
 --- once
 local function log_read(key)
-  local length = redis.call('STRLEN', key)
+  local length = call('STRLEN', key)
   local log = { key = key, count = (length - 8) / 16, gone = 0, bad = false }
   if length == 0 then
     log.count = 0
@@ -18,9 +18,9 @@ local function log_read(key)
     return nil
   end
   if length <= 4104 then
-    log.body = redis.call('GET', key)
+    log.body = call('GET', key)
   end
-  log.gone = struct.unpack('>d', log.body or redis.call('GETRANGE', key, 0, 7))
+  log.gone = struct.unpack('>d', log.body or call('GETRANGE', key, 0, 7))
   return log
 end
 -- Instant and sum of the entry with this index, counted from 0.
@@ -29,7 +29,7 @@ local function log_entry(log, index)
   if log.body then
     return struct.unpack('>dd', log.body, from + 1)
   end
-  return struct.unpack('>dd', redis.call('GETRANGE', log.key, from, from + 15))
+  return struct.unpack('>dd', call('GETRANGE', log.key, from, from + 15))
 end
 -- First entry from `low` on whose instant is after `at` and whose sum is at least `sum`; the count if there is none.
 local function log_find(log, low, at, sum)
@@ -47,7 +47,7 @@ local function log_find(log, low, at, sum)
 end
 -- Lets entries that have not come yet count as ones of now.
 local function log_repair(log, now)
-  log.body = log.body or redis.call('GET', log.key)
+  log.body = log.body or call('GET', log.key)
   local from = log_find(log, 0, now, 0)
   local _, total = log_entry(log, log.count - 1)
   local kept = string.sub(log.body, 1, 8 + 16 * from)
@@ -67,7 +67,9 @@ local log@ = log_read($key)
 if not log@ then
   return redis.error_reply('STRANGE state of a sliding log')
 end
-local first@, before@, last@, sum@, used@, fit@ = 0, log@.gone, 0, log@.gone, 0, 0
+-- Kept in the table, because a function has no more than 200 names: the first entry still in sight, and the sum before it.
+log@.first, log@.before = 0, log@.gone
+local last@, sum@, used@ = 0, log@.gone, 0
 if log@.count > 0 then
   last@, sum@ = log_entry(log@, log@.count - 1)
   if last@ > now then
@@ -76,56 +78,55 @@ if log@.count > 0 then
   end
   local oldest = log_entry(log@, 0)
   if oldest <= now - $3 then
-    first@ = log_find(log@, 1, now - $3, 0)
+    log@.first = log_find(log@, 1, now - $3, 0)
     local _
-    _, before@ = log_entry(log@, first@ - 1)
+    _, log@.before = log_entry(log@, log@.first - 1)
   end
-  used@ = sum@ - before@
+  used@ = sum@ - log@.before
 end
-if n > 0 then
-  local left, cost = $2 - used@, $1 + 0
-  if cost <= left then
-    fit@ = n == 1 and 1 or math.min(n, math.floor(left / cost))
+if k > 0 then
+  local left = $2 - used@
+  if $1 > left then
+    k = 0
+  elseif k > 1 then
+    k = math.min(k, math.floor(left / $1))
   end
-end
-if fit@ < k then
-  k = fit@
 end
 --- charge
 do
   local ttl = math.ceil($3 / 1000) + slack
   local entry = struct.pack('>dd', now, sum@ + k * $1)
   local log, kept = log@, log@.count
-  if kept > 0 and last@ == now and first@ < kept then
+  if kept > 0 and last@ == now and log@.first < kept then
     kept = kept - 1
   end
-  if first@ == log.count then
-    redis.call('SET', $key, struct.pack('>ddd', 0, now, k * $1), 'PX', ttl)
-  elseif log.bad or (first@ >= 32 and first@ * 2 >= log.count) or sum@ > 2251799813685248 then
-    log.body = log.body or redis.call('GET', $key)
+  if log@.first == log.count then
+    call('SET', $key, struct.pack('>ddd', 0, now, k * $1), 'PX', ttl)
+  elseif log.bad or (log@.first >= 32 and log@.first * 2 >= log.count) or sum@ > 2251799813685248 then
+    log.body = log.body or call('GET', $key)
     log.count = kept
-    local body = log_shifted(log, first@, before@)
+    local body = log_shifted(log, log@.first, log@.before)
     entry = struct.pack('>dd', now, used@ + k * $1)
-    redis.call('SET', $key, struct.pack('>d', 0) .. body .. entry, 'PX', ttl)
+    call('SET', $key, struct.pack('>d', 0) .. body .. entry, 'PX', ttl)
   elseif kept < log.count then
-    redis.call('SETRANGE', $key, 8 + 16 * kept, entry)
-    redis.call('PEXPIRE', $key, ttl)
+    call('SETRANGE', $key, 8 + 16 * kept, entry)
+    call('PEXPIRE', $key, ttl)
   else
-    redis.call('APPEND', $key, entry)
-    redis.call('PEXPIRE', $key, ttl)
+    call('APPEND', $key, entry)
+    call('PEXPIRE', $key, ttl)
   end
 end
 --- repair
 if log@.bad then
-  redis.call('SET', $key, log@.body, 'PX', math.ceil($3 / 1000) + slack)
+  call('SET', $key, log@.body, 'PX', math.ceil($3 / 1000) + slack)
 end
 --- answer
 -- When enough for one more charge, and for one more unit, has left; 0 if that is not asked.
 local retry@, unit@ = 0, 0
 do
-  local used, cost, limit = used@ + k * $1, $1 + 0, $2 + 0
+  local used, cost, limit = used@ + k * $1, $1, $2
   local function free(missing)
-    local index = log_find(log@, first@, now - $3, before@ + missing)
+    local index = log_find(log@, log@.first, now - $3, log@.before + missing)
     if index < log@.count then
       return (log_entry(log@, index))
     end
@@ -147,7 +148,7 @@ used@, last@, retry@, unit@
 --- refund
 -- Arguments: 1 cost, 2 window, 3 instant of the charge
 do
-  local log, charged = log_read($key), $3 + 0
+  local log, charged = log_read($key), $3
   if not log then
     return redis.error_reply('STRANGE state of a sliding log')
   end
@@ -158,17 +159,17 @@ do
     if index > 0 then
       _, before = log_entry(log, index - 1)
     end
-    local back = math.min(total - before, $1 + 0)
-    log.body = log.body or redis.call('GET', $key)
+    local back = math.min(total - before, $1)
+    log.body = log.body or call('GET', $key)
     local from = index
     if back == total - before then
       from = index + 1
     end
     local body = string.sub(log.body, 1, 8 + 16 * index) .. log_shifted(log, from, back)
     if #body > 8 then
-      redis.call('SET', $key, body, 'KEEPTTL')
+      call('SET', $key, body, 'KEEPTTL')
     else
-      redis.call('DEL', $key)
+      call('DEL', $key)
     end
   end
 end
