@@ -46,10 +46,10 @@ async fn server_clock_only() {
     assert!(asked.len() >= 15, "{seen:?}");
     // No argument is an instant of the asking process, in whatever unit.
     for words in asked {
-        for word in &words[3..] {
-            let Ok(number) = word.parse::<u64>() else {
-                continue;
-            };
+        let packed = packed(words.last().expect("it has arguments"));
+        assert!(packed.len() >= 4, "{words:?}");
+        let plain = words[3..].iter().filter_map(|word| word.parse().ok());
+        for number in plain.chain(packed) {
             for unit in [1, 1_000, 1_000_000] {
                 let distance = (now / unit).abs_diff(number);
                 assert!(distance > 3_600_000_000 / unit, "{number} in {words:?}");
@@ -77,7 +77,36 @@ async fn server_clock_only() {
     let seen = watch.end(&server);
     let told = seen.iter().find(|line| line.contains("EVALSHA"));
     let told = words(told.expect("it was given back"));
-    assert_eq!(told.last(), Some(&at.to_string()));
+    let packed = packed(told.last().expect("it has arguments"));
+    assert_eq!(packed.last(), Some(&at));
+}
+
+/// The numbers that a script is told: doubles in one argument, which MONITOR shows with escapes.
+fn packed(word: &str) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    let mut rest = word.chars();
+    while let Some(char) = rest.next() {
+        let code = match (char, char == '\\') {
+            (char, false) => char as u32,
+            (_, true) => match rest.next().expect("an escape has a letter") {
+                'x' => {
+                    let digits: String = rest.by_ref().take(2).collect();
+                    u32::from_str_radix(&digits, 16).expect("two digits")
+                }
+                'n' => 10,
+                'r' => 13,
+                't' => 9,
+                'a' => 7,
+                'b' => 8,
+                other => other as u32,
+            },
+        };
+        bytes.push(u8::try_from(code).expect("MONITOR shows bytes"));
+    }
+    let (doubles, rest) = bytes.as_chunks::<8>();
+    assert!(rest.is_empty(), "{word} is no list of doubles");
+    let doubles = doubles.iter().map(|double| f64::from_le_bytes(*double));
+    doubles.map(|double| double as u64).collect()
 }
 
 #[tokio::test]
