@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use sluicegate::FastClock;
 use sluicegate::queue::{Builder, Job, Receiver, Sender};
 
 use crate::gauge::{Row, Work};
@@ -24,31 +25,50 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "unpaced send + recv + ack, 1P1C",
             0.5,
-            jobs(1),
+            jobs(1, ours),
             vec![async_channel(1)],
         ),
         row(
             "unpaced send + recv + ack, 2P2C",
             0.9,
-            jobs(2),
+            jobs(2, ours),
             vec![async_channel(2)],
         ),
         row(
             "unpaced send + recv_many(64) + ack, 1P1C",
             1.0,
-            many(one_by_one),
+            many(one_by_one, ours),
             vec![async_channel(1)],
         ),
         row(
             "unpaced send + recv_many(64) + ack_all, 1P1C",
             1.0,
-            many(all_done),
+            many(all_done, ours),
+            vec![async_channel(1)],
+        ),
+        // The same with the faster clock: a job has an instant of its offer, its departure and its end.
+        row(
+            "unpaced send + recv + ack, 1P1C, TSC clock",
+            0.5,
+            jobs(1, fast),
+            vec![async_channel(1)],
+        ),
+        row(
+            "unpaced send + recv + ack, 2P2C, TSC clock",
+            0.9,
+            jobs(2, fast),
+            vec![async_channel(2)],
+        ),
+        row(
+            "unpaced send + recv_many(64) + ack_all, 1P1C, TSC clock",
+            1.0,
+            many(all_done, fast),
             vec![async_channel(1)],
         ),
         row(
             "beside all channels: unpaced send + recv + ack, 1P1C",
             0.0,
-            jobs(1),
+            jobs(1, ours),
             {
                 let mut peers = others(1);
                 peers.push(tokio_mpsc());
@@ -58,7 +78,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(
             "beside all channels: unpaced send + recv + ack, 2P2C",
             0.0,
-            jobs(2),
+            jobs(2, ours),
             others(2),
         ),
     ]
@@ -134,17 +154,27 @@ fn tokio_mpsc() -> Peer {
     })
 }
 
-fn ours() -> (Sender<u64>, Receiver<u64>) {
+type Ends = (Sender<u64>, Receiver<u64>);
+
+fn settings() -> Builder {
     let depth = DEPTH as u64;
-    let builder = Builder::unpaced()
+    Builder::unpaced()
         .max_depth(depth)
-        .watermarks(depth / 2, depth);
+        .watermarks(depth / 2, depth)
+}
+
+fn ours() -> Ends {
+    settings().build().expect("the settings are valid")
+}
+
+fn fast() -> Ends {
+    let builder = settings().clock(FastClock::new());
     builder.build().expect("the settings are valid")
 }
 
-fn jobs(pairs: usize) -> Work {
+fn jobs(pairs: usize, make: fn() -> Ends) -> Work {
     Box::new(move |length| {
-        let (tx, rx) = ours();
+        let (tx, rx) = make();
         pump(
             pairs,
             length,
@@ -168,9 +198,9 @@ fn jobs(pairs: usize) -> Work {
     })
 }
 
-fn many(settle: impl Fn(Vec<Job<u64>>) + Copy + Send + 'static) -> Work {
+fn many(settle: impl Fn(Vec<Job<u64>>) + Copy + Send + 'static, make: fn() -> Ends) -> Work {
     Box::new(move |length| {
-        let (tx, rx) = ours();
+        let (tx, rx) = make();
         pump(
             1,
             length,
