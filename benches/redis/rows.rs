@@ -142,15 +142,17 @@ pub(crate) fn rows(bench: &Rc<Bench>) -> Vec<Row> {
         )
     };
     let bare = || ("bare EVALSHA", peer(bench, BARE, &[]));
+    let lone = || {
+        let settings = LimitsBuilder::never_merge;
+        decide(bench, &[token.1], true, CALLERS, KEYS, settings)
+    };
     let refused = |limit| {
-        decide(
-            bench,
-            &[limit],
-            false,
-            CALLERS,
-            KEYS,
-            LimitsBuilder::forget_refusals,
-        )
+        let settings = LimitsBuilder::forget_refusals;
+        decide(bench, &[limit], false, CALLERS, KEYS, settings)
+    };
+    let refused_alone = |limit| {
+        let settings = |limits: LimitsBuilder| limits.forget_refusals().never_merge();
+        decide(bench, &[limit], false, CALLERS, KEYS, settings)
     };
     let row = |name, target, ours, peers| Row {
         name,
@@ -190,6 +192,13 @@ pub(crate) fn rows(bench: &Rc<Bench>) -> Vec<Row> {
             "refused by the server",
             0.85,
             refused(scarce_token.1),
+            vec![bare()],
+        ),
+        row("granted, a call each", 0.0, lone(), vec![least()]),
+        row(
+            "refused by the server, a call each",
+            0.0,
+            refused_alone(scarce_token.1),
             vec![bare()],
         ),
         row(
@@ -268,21 +277,28 @@ pub(crate) fn rows(bench: &Rc<Bench>) -> Vec<Row> {
         denied("refused by the server, sliding counter", scarce_counter.1),
         time(
             "script of a granted decision",
-            script_time(bench, one()),
+            script_time(bench, lone()),
             vec![("least script", script_time(bench, least().1))],
         ),
         time(
             "script of a refused decision",
-            script_time(bench, refused(scarce_token.1)),
+            script_time(bench, refused_alone(scarce_token.1)),
             vec![("bare EVALSHA", script_time(bench, bare().1))],
         ),
         time(
             "script of 6 levels",
             script_time(
                 bench,
-                decide(bench, &[token.1; 6], true, CALLERS, KEYS, same),
+                decide(
+                    bench,
+                    &[token.1; 6],
+                    true,
+                    CALLERS,
+                    KEYS,
+                    LimitsBuilder::never_merge,
+                ),
             ),
-            vec![("one level", script_time(bench, one()))],
+            vec![("one level", script_time(bench, lone()))],
         ),
     ]
 }

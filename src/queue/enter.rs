@@ -4,8 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
+use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
 
 use super::after::After;
@@ -58,16 +59,32 @@ impl Future for Enter {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { gate, terms, stage } = &mut *self;
         let core = gate.core();
+        // Where others are queued, a newcomer nearly always has to wait: what it waits with comes along at once.
+        let mut wait = None;
+        let mut look = Look::NotYet;
         if let Stage::InLine(line) = stage {
+            let mut mine = None;
+            if core.depth() > 0 {
+                let (new, ticket) = Wait::new(cx, true);
+                (wait, mine) = (Some(new), ticket);
+            }
             let placed = line.poll(core, cx, terms, None, |state, now, place, after| {
                 let parcel = Parcel {
                     item: (),
                     extras: Extras::of_turn(terms),
                 };
-                state.put(now, place, parcel, after).key
+                let key = state.put(now, place, parcel, after).key?;
+                look = look_or_wait(state, now, key, &mut wait, after);
+                Some(key)
             });
             match ready!(placed) {
-                Ok(Some(key)) => *stage = Stage::Queued(key, None),
+                Ok(Some(key)) => {
+                    let waits = matches!(look, Look::NotYet) && mine.is_some();
+                    *stage = Stage::Queued(key, mine.filter(|_| waits));
+                    if waits {
+                        return Poll::Pending;
+                    }
+                }
                 // Expired in line, or the turnstile ended, while the place was on its way.
                 Ok(None) => {
                     *stage = Stage::Over;
@@ -82,43 +99,34 @@ impl Future for Enter {
         let Stage::Queued(key, ticket) = stage else {
             panic!("polled after it was ready")
         };
-        let budget = ready!(poll_proceed(cx));
-        let mut look = core.step(|state, now, after| take_turn(state, now, *key, after));
         if let Look::NotYet = look {
-            let waker = cx.waker().clone();
-            // Whoever has to wait is told of an end other than its turn.
-            let new = ticket.is_none().then(Ticket::pair);
-            let (end, mine) = new.map_or((None, None), |(end, mine)| (Some(end), Some(mine)));
-            let spare = Box::<Extras>::default();
-            look = core.step(|state, now, after| {
-                let look = take_turn(state, now, *key, after);
-                let parcel = state.machine.payload_mut(*key);
-                match (&look, parcel) {
-                    (Look::NotYet, Some(parcel)) => {
-                        let extras = parcel.extras.get_or_insert(spare);
-                        after.drop_later(extras.waker.replace(waker));
-                        if end.is_some() {
-                            extras.ticket = end;
-                        }
-                        state.desk.turns().waits_on(*key);
-                    }
-                    _ => after.drop_later(Some(waker)),
+            let budget = ready!(poll_proceed(cx));
+            look = core.step(|state, now, after| take_turn(state, now, *key, after));
+            if let Look::NotYet = look {
+                // Whoever has to wait is told of an end other than its turn.
+                let (new, mine) = Wait::new(cx, ticket.is_none());
+                let wait = &mut Some(new);
+                look = core.step(|state, now, after| look_or_wait(state, now, *key, wait, after));
+                if mine.is_some() {
+                    *ticket = mine;
                 }
-                look
-            });
-            if mine.is_some() {
-                *ticket = mine;
             }
+            if let Look::NotYet = look {
+                return Poll::Pending;
+            }
+            budget.made_progress();
         }
         let result = match look {
-            Look::NotYet => return Poll::Pending,
-            Look::Turn(run) => Ok(gate.turn(run)),
+            Look::NotYet => unreachable!("whoever waits has returned"),
+            Look::Turn(run, parcel) => {
+                drop(parcel);
+                Ok(gate.turn(run))
+            }
             Look::Gone => {
                 let ending = ticket.as_mut().and_then(Ticket::now);
                 Err(core.look(|state, now| lost(state, now, terms, ending)))
             }
         };
-        budget.made_progress();
         *stage = Stage::Over;
         Poll::Ready(result)
     }
@@ -149,9 +157,52 @@ impl fmt::Debug for Enter {
 }
 
 enum Look {
-    Turn(InFlight),
+    /// The turn, and what is to be dropped unlocked.
+    Turn(InFlight, Parcel<()>),
     NotYet,
     Gone,
+}
+
+/// What a future waits with, made before the lock is taken.
+struct Wait {
+    waker: Waker,
+    end: Option<oneshot::Sender<Ending>>,
+    spare: Box<Extras>,
+}
+
+impl Wait {
+    fn new(cx: &Context<'_>, ticketed: bool) -> (Self, Option<Ticket>) {
+        let (end, mine) = ticketed.then(Ticket::pair).unzip();
+        let wait = Self {
+            waker: cx.waker().clone(),
+            end,
+            spare: Box::default(),
+        };
+        (wait, mine)
+    }
+}
+
+/// Takes its turn, or is woken when it comes, if there is something to `wait` with.
+fn look_or_wait(
+    state: &mut State<()>,
+    now: Tick,
+    key: JobKey,
+    wait: &mut Option<Wait>,
+    after: &mut After<()>,
+) -> Look {
+    let look = take_turn(state, now, key, after);
+    if let Look::NotYet = look
+        && let Some(parcel) = state.machine.payload_mut(key)
+        && let Some(Wait { waker, end, spare }) = wait.take()
+    {
+        let extras = parcel.extras.get_or_insert(spare);
+        after.drop_later(extras.waker.replace(waker));
+        if end.is_some() {
+            extras.ticket = end;
+        }
+        state.desk.turns().waits_on(key);
+    }
+    look
 }
 
 fn take_turn(state: &mut State<()>, now: Tick, key: JobKey, after: &mut After<()>) -> Look {
@@ -172,7 +223,7 @@ fn take_turn(state: &mut State<()>, now: Tick, key: JobKey, after: &mut After<()
             if let Some(watch) = taken.payload.unwatch() {
                 after.rare().unwatched.push(watch);
             }
-            Look::Turn(taken.run)
+            Look::Turn(taken.run, taken.payload)
         }
         Err(NotTaken::Empty | NotTaken::Closed) => Look::Gone,
         Err(NotTaken::NotDue(_) | NotTaken::Held) => Look::NotYet,

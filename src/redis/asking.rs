@@ -22,11 +22,13 @@ use super::denials::Denials;
 use super::error::{Error, Kind};
 use super::fallback::{Fallback, WhenUnknown};
 use super::flights::{Answer, Flights};
-use super::link::{Link, Value};
+use super::gathering::Gathering;
+use super::link::Link;
 use super::outcome::Outcome;
 use super::plan::{Group, Layout, Plan};
 use super::scripts::Scripts;
 use super::shape::Shapes;
+use super::together::Order;
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::limiter::{Charge, Ruling};
@@ -46,6 +48,7 @@ pub(super) struct Shared {
     pub(super) unknown_at: Vec<(Arc<str>, WhenUnknown)>,
     pub(super) breaker: Breaker,
     flights: Option<Flights<Outcome>>,
+    pub(super) gathering: Gathering,
     pub(super) denials: Option<Denials>,
     pub(super) fallback: Fallback,
     clock: Option<Arc<dyn Clock>>,
@@ -85,6 +88,7 @@ impl Shared {
             unknown_at: settings.unknown_at,
             breaker: Breaker::new(settings.break_after, settings.pause),
             flights: settings.merges.then(Flights::new),
+            gathering: Gathering::default(),
             // Time that is moved by hand is not that of the memory.
             denials: (settings.remembers && !given).then(Denials::new),
             fallback: Fallback::new(settings.fallback_keys),
@@ -101,9 +105,22 @@ impl Shared {
     }
 
     pub(super) async fn decide_many(self: &Arc<Self>, charges: Vec<Charge>) -> Vec<Ruling> {
+        self.remember_runtime();
         let groups: Vec<_> = charges.iter().map(|charge| self.simple(charge)).collect();
-        let asked: Vec<_> = groups.iter().flatten().map(Arc::clone).collect();
-        let mut answers = self.call_many(&asked).await.into_iter();
+        let order = |group: &Arc<Group>| Order {
+            group: Arc::clone(group),
+            charges: 1,
+        };
+        let orders: Vec<_> = groups.iter().flatten().map(order).collect();
+        let answers: Vec<_> = match orders[..] {
+            // Nobody is let through who does not ask.
+            [] => Vec::new(),
+            _ => match self.admit() {
+                Ok(()) => self.call_together(&orders).await,
+                Err(error) => orders.iter().map(|_| Err(error.clone())).collect(),
+            },
+        };
+        let mut answers = answers.into_iter();
         let mut alone = Vec::new();
         let each = charges.iter().zip(groups).enumerate();
         let mut rulings: Vec<Option<Ruling>> = Vec::with_capacity(charges.len());
@@ -269,18 +286,11 @@ impl Shared {
         charges: u64,
     ) -> BoxFuture<'static, Answer<Outcome>> {
         let (shared, group) = (Arc::clone(self), Arc::clone(group));
-        let call = async move {
-            let command = group.command(charges, shared.now());
-            let asked = Instant::now();
-            let reply = group
-                .script
-                .run(&shared.link, &command, shared.deadline)
-                .await;
-            let outcome = reply.and_then(|reply| Outcome::read(reply, &group, asked));
-            shared.record(outcome.as_ref().err());
-            outcome.map(Arc::new)
-        };
-        call.boxed()
+        if self.flights.is_some() && self.goes_together() {
+            let order = Order { group, charges };
+            return shared.call_gathered(order).boxed();
+        }
+        async move { shared.call_alone(&group, charges).await }.boxed()
     }
 
     /// The group of a charge that can be asked for in a batch: the only one, and not refused from memory.
@@ -292,58 +302,6 @@ impl Shared {
         let denials = self.denials.as_ref();
         let denied = denials.and_then(|denials| denials.get(group.identity(), group.keys()));
         denied.is_none().then(|| Arc::clone(group))
-    }
-
-    async fn call_many(&self, groups: &[Arc<Group>]) -> Vec<Answer<Outcome>> {
-        self.remember_runtime();
-        if groups.is_empty() {
-            return Vec::new();
-        }
-        let all = |error: Error| groups.iter().map(|_| Err(error.clone())).collect();
-        if let Err(error) = self.admit() {
-            return all(error);
-        }
-        let commands: Vec<_> = groups
-            .iter()
-            .map(|group| group.command(1, self.now()))
-            .collect();
-        let asked = Instant::now();
-        let until = asked + self.deadline;
-        let replies = match self.link.run_many(commands, self.deadline).await {
-            Ok(replies) => replies,
-            Err(error) => {
-                self.record(Some(&error));
-                return all(error);
-            }
-        };
-        let answer = |reply: Result<Value, Error>, group: &Arc<Group>| {
-            let outcome = reply.and_then(|reply| Outcome::read(reply, group, asked));
-            self.record(outcome.as_ref().err());
-            outcome.map(Arc::new)
-        };
-        let mut again = Vec::new();
-        let mut answers = Vec::with_capacity(groups.len());
-        for (index, (reply, group)) in replies.into_iter().zip(groups).enumerate() {
-            if let Err(error) = &reply
-                && *error.kind() == Kind::NoScript
-            {
-                // Nothing has run.
-                again.push(index);
-                answers.push(Err(error.clone()));
-                continue;
-            }
-            answers.push(answer(reply, group));
-        }
-        let again = again.into_iter().map(|index| async move {
-            let left = until.saturating_duration_since(Instant::now());
-            let group = &groups[index];
-            let command = group.command(1, self.now());
-            (index, group.script.run(&self.link, &command, left).await)
-        });
-        for (index, reply) in join_all(again).await {
-            answers[index] = answer(reply, &groups[index]);
-        }
-        answers
     }
 
     pub(super) async fn look(&self, charge: &Charge, plan: &Plan) -> Result<Ruling, Error> {

@@ -22,6 +22,8 @@ pub struct Counts {
     pub errors: u64,
     /// Decisions that shared a call with an earlier one.
     pub merged: u64,
+    /// Decisions that went together with others, about other keys.
+    pub gathered: u64,
     /// Decisions refused from memory.
     pub remembered: u64,
     /// Charges given back.
@@ -46,6 +48,7 @@ pub(super) struct Counters {
     pub(super) timeouts: Counter,
     pub(super) errors: Counter,
     pub(super) merged: Counter,
+    pub(super) gathered: Counter,
     pub(super) remembered: Counter,
     pub(super) refunds: Counter,
     pub(super) refunds_lost: Counter,
@@ -57,6 +60,10 @@ pub(super) struct Counter(AtomicU64);
 impl Counter {
     pub(super) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
     }
 
     fn read(&self) -> u64 {
@@ -75,6 +82,7 @@ impl Counters {
             timeouts: self.timeouts.read(),
             errors: self.errors.read(),
             merged: self.merged.read(),
+            gathered: self.gathered.read(),
             remembered: self.remembered.read(),
             refunds: self.refunds.read(),
             refunds_lost: self.refunds_lost.read(),

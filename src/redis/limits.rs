@@ -21,7 +21,7 @@ use crate::sync::Arc;
 /// Limits that all processes share which use the same server and prefix; a handle.
 ///
 /// Goes under a [`Hierarchy`](crate::Hierarchy) with [`build_on`](crate::HierarchyBuilder::build_on), of any of the five
-/// limits. A decision is one script on the server: by its clock, all levels charged or none, and nothing written by a
+/// limits. A decision is made by one script on the server: by its clock, all levels charged or none, and nothing written by a
 /// refusal (but for an instant that cannot be, after the clock was set back or a burst was lowered, which is put
 /// right).
 ///
@@ -89,7 +89,8 @@ impl Limits {
         Ok(warnings)
     }
 
-    /// Decides about many charges in one go: each by itself, all of them in one write and one read.
+    /// Decides about many charges in one go: each by itself, in their order, up to 64 of the same kinds of limits in one
+    /// call.
     ///
     /// # Cancel safety
     /// As of a single decision: dropped early, it goes on in a task, and gives back what it was granted.

@@ -4,15 +4,16 @@
 //! [`Hierarchy`](crate::Hierarchy) there.
 //!
 //! ```text
-//!   Hierarchy --> Limits --> memory of refusals --> merged calls --> breaker --> one script --> server
-//!                    |                                                 |
-//!                    +-- WhenUnknown: allow, refuse, own share <-------+-- no answer by the deadline
+//!   Hierarchy --> Limits --> memory of refusals --> breaker --> merged calls --> one script --> server
+//!                    |                                   |
+//!                    +-- WhenUnknown: allow, refuse, own share <--- no answer by the deadline
 //! ```
 //!
 //! | promise | exact? |
 //! |---|---|
 //! | one decision: all levels charged or none, by the server's clock, waits to the microsecond | yes, on one server or under one hash tag |
 //! | callers of one key merged into one call | yes |
+//! | callers of different keys, and batches, in one call | yes: each decision is made by itself, in turn; one that fails fails alone |
 //! | refusals repeated from memory | yes, but for refunds, resets and raised limits elsewhere, and a server that starts empty, until the told wait is over |
 //! | a level kept apart on a cluster ([`apart`](LimitsBuilder::apart)) | charged levels before it are given back when it refuses or does not answer; others may see them meanwhile |
 //! | no answer | the charge may have been made, once; nothing is sent twice |
@@ -41,6 +42,7 @@ mod endpoint;
 mod error;
 mod fallback;
 mod flights;
+mod gathering;
 mod limits;
 mod link;
 mod outcome;
@@ -51,6 +53,7 @@ mod rule;
 mod script;
 mod scripts;
 mod shape;
+mod together;
 mod warning;
 
 pub use builder::LimitsBuilder;

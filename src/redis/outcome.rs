@@ -23,23 +23,23 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Reads a reply of the expected shape.
     pub(super) fn read(reply: Value, group: &Group, asked: Instant) -> Result<Self, Error> {
-        let expected = group.levels.iter().map(|(_, rule)| rule.part().fields());
-        let expected = 2 + expected.sum::<usize>();
-        let Value::BulkString(bytes) = &reply else {
-            return Err(Error::unexpected(&reply));
+        let outcome = match &reply {
+            Value::BulkString(bytes) => Self::parse(bytes, group, asked),
+            _ => None,
         };
+        outcome.ok_or_else(|| Error::unexpected(&reply))
+    }
+
+    /// Reads the packed numbers of one decision; `None` if they are not of the expected shape.
+    pub(super) fn parse(bytes: &[u8], group: &Group, asked: Instant) -> Option<Self> {
         let (doubles, rest) = bytes.as_chunks::<8>();
-        if doubles.len() != expected || !rest.is_empty() {
-            return Err(Error::unexpected(&reply));
+        if doubles.len() != group.reply_numbers || !rest.is_empty() {
+            return None;
         }
         let mut numbers = doubles.iter().map(|double| whole(*double));
-        let (Some(Some(fits)), Some(Some(now))) = (numbers.next(), numbers.next()) else {
-            return Err(Error::unexpected(&reply));
-        };
-        let Some(fields) = numbers.collect() else {
-            return Err(Error::unexpected(&reply));
-        };
-        Ok(Self {
+        let (fits, now) = (numbers.next()??, numbers.next()??);
+        let fields = numbers.collect::<Option<_>>()?;
+        Some(Self {
             fits,
             now: Tick::from_nanos(now.saturating_mul(1000)),
             asked,

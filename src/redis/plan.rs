@@ -69,6 +69,11 @@ impl Layout {
         !self.apart.is_empty()
     }
 
+    /// Whether all keys have the same tag.
+    pub(super) fn has_one_tag(&self) -> bool {
+        self.tenant.is_none() && self.apart.is_empty()
+    }
+
     pub(super) fn is_apart(&self, level: &str) -> bool {
         self.apart.iter().any(|apart| **apart == *level)
     }
@@ -179,7 +184,7 @@ impl Group {
     }
 }
 
-fn micros(now: Tick) -> i64 {
+pub(super) fn micros(now: Tick) -> i64 {
     // Below 2^63 whatever the tick.
     (now.as_nanos() / 1000) as i64
 }

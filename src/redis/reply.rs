@@ -39,6 +39,12 @@ pub(super) fn failure(error: RedisError) -> Error {
     Error::caused(kind, error)
 }
 
+/// What a script says of a decision that failed among others.
+pub(super) fn told(reply: String) -> Error {
+    let code = reply.split(' ').next().unwrap_or_default().to_owned();
+    Error::new(by_code(&code, reply))
+}
+
 /// Why there is no connection.
 pub(super) fn no_connection(error: RedisError) -> Error {
     let reply = || error.to_string();

@@ -23,6 +23,8 @@ pub(super) enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
     Decide,
+    /// Several decisions about the same kinds of limits.
+    DecideMany,
     Refund,
 }
 
@@ -72,17 +74,28 @@ impl Scripts {
         if parts.contains(&Part::Log) {
             text.push_str(&section(LOG, "once"));
         }
-        text.push_str(&self.arguments(task, parts));
-        let clock = if self.given { "given" } else { "clock" };
-        text.push_str(&section(DECIDE, clock));
+        let clock = section(DECIDE, if self.given { "given" } else { "clock" });
+        let many = task == Task::DecideMany;
+        if many {
+            let given = self
+                .given
+                .then_some("local given = struct.unpack('<d', ARGV[2])\n");
+            text.push_str(given.unwrap_or_default());
+            text.push_str(&clock);
+            text.push_str("local function one(base, from)\n");
+            text.push_str(&self.arguments(task, parts));
+        } else {
+            text.push_str(&self.arguments(task, parts));
+            text.push_str(&clock);
+        }
         let each = |name: &str, text: &mut String| {
             for (index, part) in parts.iter().enumerate() {
                 let lines = section(part.source(task), name);
-                text.push_str(&for_level(&lines, index + 1));
+                text.push_str(&for_level(&lines, index + 1, many));
             }
         };
         match task {
-            Task::Decide => {
+            Task::Decide | Task::DecideMany => {
                 text.push_str(&section(DECIDE, "head"));
                 each("read", &mut text);
                 each("answer", &mut text);
@@ -93,9 +106,19 @@ impl Scripts {
                 let mut reply = String::new();
                 each("reply", &mut reply);
                 let reply: Vec<_> = reply.lines().collect();
-                let numbers = 2 + parts.iter().map(|part| part.fields()).sum::<usize>();
+                let numbers = reply_numbers(parts);
                 let tail = section(DECIDE, "tail").replace("$doubles", &"d".repeat(numbers));
                 text.push_str(&tail.replace("$reply", &reply.join(", ")));
+                if many {
+                    text.push_str("end\n");
+                    let arguments = parts.iter().map(|part| part.arguments(task));
+                    let width = 8 * (1 + arguments.sum::<usize>());
+                    let many = section(DECIDE, "many")
+                        .replace("$levels", &parts.len().to_string())
+                        .replace("$width", &width.to_string())
+                        .replace("$length", &(8 * numbers).to_string());
+                    text.push_str(&many);
+                }
             }
             Task::Refund => {
                 each("refund", &mut text);
@@ -108,17 +131,19 @@ impl Scripts {
     /// The line that unpacks the numbers of [`Numbers`] under their names.
     fn arguments(&self, task: Task, parts: &[Part]) -> String {
         let mut names: Vec<String> = match task {
-            Task::Decide => vec!["n".into()],
+            Task::Decide | Task::DecideMany => vec!["n".into()],
             Task::Refund => Vec::new(),
         };
-        names.extend(self.given.then(|| "given".into()));
+        let many = task == Task::DecideMany;
+        names.extend((self.given && !many).then(|| "given".into()));
         for (index, part) in parts.iter().enumerate() {
             let own = 1..=part.arguments(task);
             names.extend(own.map(|number| format!("a{}_{number}", index + 1)));
         }
         let doubles = "d".repeat(names.len());
         let names = names.join(", ");
-        format!("local {names} = struct.unpack('<{doubles}', ARGV[1])\n")
+        let from = if many { ", from" } else { "" };
+        format!("local {names} = struct.unpack('<{doubles}', ARGV[1]{from})\n")
     }
 }
 
@@ -147,7 +172,7 @@ impl Numbers {
 impl Part {
     fn source(self, task: Task) -> &'static str {
         match (self, task) {
-            (Self::Interval, Task::Decide) => INTERVAL,
+            (Self::Interval, Task::Decide | Task::DecideMany) => INTERVAL,
             // What is given back may have been charged at another rate, so it has a remainder there.
             (Self::Bucket, _) | (Self::Interval, Task::Refund) => BUCKET,
             (Self::Fixed, _) => include_str!("scripts/fixed_window.lua"),
@@ -159,9 +184,9 @@ impl Part {
     /// Arguments of a level.
     pub(super) fn arguments(self, task: Task) -> usize {
         match (self, task) {
-            (Self::Bucket, Task::Decide) => 7,
+            (Self::Bucket, Task::Decide | Task::DecideMany) => 7,
             (Self::Bucket | Self::Interval, Task::Refund) => 6,
-            (Self::Fixed | Self::Counter, Task::Decide) => 4,
+            (Self::Fixed | Self::Counter, Task::Decide | Task::DecideMany) => 4,
             (Self::Log | Self::Interval, _) | (_, Task::Refund) => 3,
         }
     }
@@ -192,8 +217,13 @@ fn section(source: &str, title: &str) -> String {
     text
 }
 
-/// Lines of a rule for the level with this number.
-fn for_level(lines: &str, level: usize) -> String {
+/// Numbers of the reply to a decision about levels of these rules.
+pub(super) fn reply_numbers(parts: &[Part]) -> usize {
+    2 + parts.iter().map(|part| part.fields()).sum::<usize>()
+}
+
+/// Lines of a rule for the level with this number, of one decision or of each of `many`.
+fn for_level(lines: &str, level: usize, many: bool) -> String {
     let mut text = String::with_capacity(lines.len() + 64);
     let mut rest = lines;
     while let Some(at) = rest.find(['@', '$']) {
@@ -206,7 +236,8 @@ fn for_level(lines: &str, level: usize) -> String {
             write!(text, "{level}")
         } else if let Some(after) = rest.strip_prefix("key") {
             rest = after;
-            write!(text, "KEYS[{level}]")
+            let base = if many { "base + " } else { "" };
+            write!(text, "KEYS[{base}{level}]")
         } else if let Ok(number) = rest[..digits].parse::<usize>() {
             rest = &rest[digits..];
             write!(text, "a{level}_{number}")
@@ -239,6 +270,8 @@ mod tests {
         for (given, task) in [
             (false, Task::Decide),
             (true, Task::Decide),
+            (false, Task::DecideMany),
+            (true, Task::DecideMany),
             (true, Task::Refund),
         ] {
             let text = Scripts::new(given, false).text(task, &parts);
@@ -252,7 +285,8 @@ mod tests {
                 assert!(!text.contains(&beyond), "{beyond} in {text}");
             }
             assert_eq!(text.matches("given").count(), 2 * usize::from(given));
-            assert_eq!(text.matches("ARGV").count(), 1);
+            let apart = usize::from(given && task == Task::DecideMany);
+            assert_eq!(text.matches("ARGV").count(), 1 + apart);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::plan::{Layout, escape};
 use super::rule::Rule;
 use super::script::Script;
-use super::scripts::{Numbers, Scripts, Task};
+use super::scripts::{Numbers, Part, Scripts, Task, reply_numbers};
 use crate::error::BuildError;
 use crate::limiter::Charge;
 use crate::policy::Limit;
@@ -28,6 +28,9 @@ pub(super) struct Shape {
 pub(super) struct Frame {
     pub(super) levels: Vec<(Arc<str>, Rule)>,
     pub(super) script: Arc<Script>,
+    parts: Box<[Part]>,
+    /// Numbers of a reply to a decision.
+    pub(super) reply_numbers: usize,
     pub(super) cost: u64,
     pub(super) half: bool,
     /// Positions of the levels in the shape, and what stands between tag and key.
@@ -140,6 +143,8 @@ impl Frame {
         tail.extend_from_slice(arguments.as_bytes());
         Self {
             script: scripts.get(Task::Decide, &parts),
+            reply_numbers: reply_numbers(&parts),
+            parts: parts.into(),
             levels,
             cost,
             half,
@@ -154,6 +159,11 @@ impl Frame {
             arguments,
             tail,
         }
+    }
+
+    /// The script that decides about several requests of the same kinds of limits.
+    pub(super) fn script_of_many(&self, scripts: &Scripts) -> Arc<Script> {
+        scripts.get(Task::DecideMany, &self.parts)
     }
 
     /// Appends the name of a level's key.

@@ -112,6 +112,15 @@ async fn a_batch_and_a_refund_whose_replies_are_swallowed_happen_once() {
     // The refund's script is known from here on.
     there.refund(other.charge());
     crate::kit::wait_for_left(&store, limit, 3, 100).await;
+    // So is the batch's.
+    let first = (10..12).map(|user| charge(limit, user, 1));
+    assert!(
+        store
+            .decide_many(first)
+            .await
+            .iter()
+            .all(|ruling| ruling.is_granted())
+    );
     proxy.set(Fault::Swallow);
     let batch = (0..30).map(|_| charge(limit, 1, 1));
     for ruling in store.decide_many(batch).await {

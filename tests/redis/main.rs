@@ -9,6 +9,7 @@ mod clock_step;
 #[allow(dead_code)] // The suite of all brokers: another binary uses more of it.
 mod conformance;
 mod gate;
+mod gathered;
 mod kit;
 mod limits;
 mod lost;

@@ -20,6 +20,24 @@ end
 return struct.pack('<$doubles', k, now, $reply)
 --- done
 return 1
+--- many
+-- Several decisions in one call, each judged by itself in the order of the arguments; what fails has written nothing,
+-- and is told by its index beside the others' replies.
+local packed, failed = {}, {}
+for index = 0, #KEYS / $levels - 1 do
+  local fine, reply = pcall(one, index * $levels, index * $width + 1)
+  if not fine or type(reply) ~= 'string' then
+    -- Some servers raise a table, others its text.
+    local why = type(reply) == 'table' and reply.err or tostring(reply)
+    if string.find(why, 'READONLY', 1, true) then
+      return redis.error_reply(why)
+    end
+    failed[#failed + 1], failed[#failed + 2] = index, why
+    reply = string.rep('\0', $length)
+  end
+  packed[index + 1] = reply
+end
+return { table.concat(packed), unpack(failed) }
 --- clock
 local clock = call('TIME')
 local now, slack = clock[1] * 1000000 + clock[2], 0
