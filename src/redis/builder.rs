@@ -97,7 +97,7 @@ impl LimitsBuilder {
     /// Sends a call for each decision, instead of merging those that wait at the same time. Both are exact.
     ///
     /// Merged are callers of the same keys and cost, who share a decision about so many charges; and callers of different
-    /// keys, whose decisions go to the server together, up to 64 in a call. A caller waits for others only while two calls
+    /// keys, whose decisions go to the server together, up to 16 in a call. A caller waits for others only while two calls
     /// are under way: until one of them is answered, or a millisecond has passed. In a cluster different keys go together
     /// where all have one tag, that is without [`tenant`](Self::tenant) and [`apart`](Self::apart).
     pub fn never_merge(mut self) -> Self {

@@ -11,6 +11,7 @@
 use std::mem;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -101,12 +102,29 @@ impl Shared {
 }
 
 impl Gathering {
-    /// Takes those who wait, for so many calls.
-    fn board(&self, calls: usize) -> Vec<Seat> {
+    /// Takes those who wait.
+    fn board(&self) -> Vec<Seat> {
         let mut hall = self.hall.lock();
         hall.boards = false;
-        hall.flying += calls;
         mem::take(&mut hall.waiting)
+    }
+}
+
+/// One call for all of these, and to each the answer.
+async fn fly(flight: Flight, seats: Vec<Seat>) {
+    let orders: Vec<_> = seats.iter().map(|seat| seat.order.clone()).collect();
+    let answers = flight.0.call_together(&orders).await;
+    drop(flight);
+    for (seat, answer) in seats.into_iter().zip(answers) {
+        // Whoever gave up has been told so already.
+        let _ = seat.answer.send(answer);
+    }
+}
+
+impl Flight {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.gathering.hall.lock().flying += 1;
+        Self(Arc::clone(shared))
     }
 }
 
@@ -117,18 +135,16 @@ impl Departure {
         };
         // Late or not, it goes.
         let _ = timeout(PATIENCE, shared.gathering.landed.notified()).await;
-        let mut seats = shared.gathering.board(1);
+        let mut seats = shared.gathering.board();
         self.0 = None;
-        let flight = Flight(Arc::clone(&shared));
         seats.retain(|seat| !seat.answer.is_closed());
-        let orders: Vec<_> = seats.iter().map(|seat| seat.order.clone()).collect();
-        shared.counters.gathered.add(orders.len() as u64);
-        let answers = shared.call_together(&orders).await;
-        drop(flight);
-        for (seat, answer) in seats.into_iter().zip(answers) {
-            // Whoever gave up has been told so already.
-            let _ = seat.answer.send(answer);
+        shared.counters.gathered.add(seats.len() as u64);
+        let mut calls = Vec::with_capacity(seats.len().div_ceil(SEATS));
+        while !seats.is_empty() {
+            let call = seats.drain(..seats.len().min(SEATS)).collect();
+            calls.push(fly(Flight::begin(&shared), call));
         }
+        join_all(calls).await;
     }
 }
 
@@ -137,7 +153,7 @@ impl Drop for Departure {
         let Some(shared) = self.0.take() else {
             return;
         };
-        for seat in shared.gathering.board(0) {
+        for seat in shared.gathering.board() {
             let _ = seat.answer.send(Err(Error::new(Kind::Unreachable)));
         }
     }
@@ -157,5 +173,8 @@ impl Drop for Flight {
 
 /// Calls in the air beside which nobody goes alone: enough to keep the server busy while replies travel.
 const ALONE: usize = 2;
+/// Those who share a call at most: few enough that the server works on the next call while this one's answers are dealt
+/// out, and enough that what a call costs by itself hardly counts.
+const SEATS: usize = 16;
 /// How long the next call waits for one to land.
 const PATIENCE: Duration = Duration::from_millis(1);
