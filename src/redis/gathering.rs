@@ -35,6 +35,8 @@ struct Hall {
     waiting: Vec<Seat>,
     /// Whether the next call is on its way to those who wait.
     boards: bool,
+    /// Times that those who waited have left.
+    departures: u64,
 }
 
 /// Somebody who waits; gone once the answer is wanted no more.
@@ -53,7 +55,12 @@ struct Departure(Option<Arc<Shared>>);
 
 enum Way {
     Alone(Flight),
-    Together(oneshot::Receiver<Answer<Outcome>>, Option<Departure>),
+    Together {
+        answer: oneshot::Receiver<Answer<Outcome>>,
+        /// That of the call that it is to go with.
+        number: u64,
+        departure: Option<Departure>,
+    },
 }
 
 impl Shared {
@@ -66,19 +73,33 @@ impl Shared {
                 drop(flight);
                 answer
             }
-            Way::Together(answer, departure) => {
+            Way::Together {
+                mut answer,
+                number,
+                departure,
+            } => {
                 if let Some(departure) = departure {
                     tokio::spawn(departure.run());
                 }
-                match timeout_at(until, answer).await {
+                let overdue = until.min(Instant::now() + OVERDUE);
+                let answer = match timeout_at(overdue, &mut answer).await {
+                    Err(_) => {
+                        // Nobody may be driving the runtime of whoever was to depart.
+                        if self.gathering.waits_for(number) {
+                            tokio::spawn(Departure(Some(Arc::clone(&self))).leave());
+                        }
+                        timeout_at(until, answer).await
+                    }
+                    in_time => in_time,
+                };
+                match answer {
                     Ok(Ok(answer)) => answer,
                     // The runtime that drove the call is gone.
                     Ok(Err(_)) => Err(Error::new(Kind::Lost)),
-                    Err(_) => {
-                        self.counters.timeouts.count();
-                        let deadline = self.deadline;
-                        Err(Error::new(Kind::Timeout { deadline }))
-                    }
+                    // The call itself is counted once it is late.
+                    Err(_) => Err(Error::new(Kind::Timeout {
+                        deadline: self.deadline,
+                    })),
                 }
             }
         }
@@ -97,7 +118,11 @@ impl Shared {
         });
         let departs = !mem::replace(&mut hall.boards, true);
         let departure = departs.then(|| Departure(Some(Arc::clone(self))));
-        Way::Together(answer, departure)
+        Way::Together {
+            answer,
+            number: hall.departures,
+            departure,
+        }
     }
 }
 
@@ -106,7 +131,13 @@ impl Gathering {
     fn board(&self) -> Vec<Seat> {
         let mut hall = self.hall.lock();
         hall.boards = false;
+        hall.departures += 1;
         mem::take(&mut hall.waiting)
+    }
+
+    /// Whether those who came for this departure still wait.
+    fn waits_for(&self, number: u64) -> bool {
+        self.hall.lock().departures == number
     }
 }
 
@@ -129,12 +160,18 @@ impl Flight {
 }
 
 impl Departure {
-    async fn run(mut self) {
+    async fn run(self) {
+        if let Some(shared) = &self.0 {
+            // Late or not, it goes.
+            let _ = timeout(PATIENCE, shared.gathering.landed.notified()).await;
+        }
+        self.leave().await;
+    }
+
+    async fn leave(mut self) {
         let Some(shared) = self.0.as_ref().map(Arc::clone) else {
             return;
         };
-        // Late or not, it goes.
-        let _ = timeout(PATIENCE, shared.gathering.landed.notified()).await;
         let mut seats = shared.gathering.board();
         self.0 = None;
         seats.retain(|seat| !seat.answer.is_closed());
@@ -178,3 +215,5 @@ const ALONE: usize = 2;
 const SEATS: usize = 16;
 /// How long the next call waits for one to land.
 const PATIENCE: Duration = Duration::from_millis(1);
+/// After how long somebody who waits has a call depart himself.
+const OVERDUE: Duration = Duration::from_millis(5);

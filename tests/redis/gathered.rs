@@ -34,14 +34,28 @@ fn levels(kinds: &[usize], units: u64) -> sluicegate::HierarchyBuilder<u64> {
     levels
 }
 
+/// What a ruling says, with its waits in microseconds.
+type Said = (bool, Vec<u64>, Vec<u128>, Option<String>);
+
+fn said(ruling: &Ruling) -> Said {
+    let waits = ruling.decisions().map(|(_, decision)| decision.reset_after);
+    (
+        ruling.is_granted(),
+        left(ruling),
+        waits.map(|wait| wait.as_nanos().div_ceil(1000)).collect(),
+        ruling.binding().map(str::to_owned),
+    )
+}
+
 #[test]
-fn callers_of_different_keys_are_told_what_they_would_have_been_told_alone() {
+fn callers_who_ask_at_once_are_told_what_they_would_have_been_told_one_by_one() {
     let (server, runtime) = (Server::start(), runtime());
-    let gathered = Cell::new(0);
+    let (gathered, merged) = (Cell::new(0), Cell::new(0));
     let number = Cell::new(0);
-    let kinds = prop::collection::vec(0..5_usize, 1..4);
-    let costs = prop::collection::vec(1..6_u64, 1..50);
-    let rounds = prop::collection::vec((0..1_500_u64, costs), 1..5);
+    let kinds = prop::collection::vec(0..5_usize, 1..7);
+    // Those of one number ask for the same, and may share a decision within a call.
+    let users = prop::collection::vec(0..20_u64, 1..60);
+    let rounds = prop::collection::vec((0..1_500_u64, users), 1..5);
     let mut runner = TestRunner::new(Config {
         cases: 120,
         failure_persistence: None,
@@ -56,33 +70,38 @@ fn callers_of_different_keys_are_told_what_they_would_have_been_told_alone() {
         let there = levels(&kinds, units).build_on(store.clone()).expect("kept");
         let here = levels(&kinds, units).clock(clock.clone()).build();
         let here = here.expect("kept");
-        for (passed, costs) in rounds {
+        for (passed, users) in rounds {
             clock.advance(Duration::from_micros(1_000 * passed));
-            let users = || (0_u64..).zip(&costs);
-            let calls = users().map(|(user, cost)| there.decide_for(user, *cost));
+            let cost = |user: u64| 1 + user % 5;
+            let calls = users
+                .iter()
+                .map(|user| there.decide_for(*user, cost(*user)));
             let told = runtime.block_on(join_all(calls));
-            for ((user, cost), ruling) in users().zip(&told) {
+            let mut all: Vec<(u64, Said)> = Vec::new();
+            for (user, ruling) in users.iter().zip(&told) {
                 prop_assert!(!ruling.is_degraded(), "{:?}", store.last_error());
-                let alone = runtime.block_on(here.admit(here.charge(&user, *cost)));
-                prop_assert_eq!(ruling.is_granted(), alone.is_granted());
-                prop_assert_eq!(left(ruling), left(&alone));
-                prop_assert_eq!(ruling.binding(), alone.binding());
-                let up = |ruling: &Ruling| {
-                    let waits = ruling.decisions().map(|(_, decision)| decision.reset_after);
-                    waits
-                        .map(|wait| wait.as_nanos().div_ceil(1000))
-                        .collect::<Vec<_>>()
-                };
-                prop_assert_eq!(up(ruling), up(&alone));
+                all.push((*user, said(ruling)));
             }
+            let mut alone: Vec<(u64, Said)> = Vec::new();
+            for user in users {
+                let charge = here.charge(&user, cost(user));
+                alone.push((user, said(&runtime.block_on(here.admit(charge)))));
+            }
+            // Who of one number came first is not told.
+            all.sort_unstable();
+            alone.sort_unstable();
+            prop_assert_eq!(all, alone);
         }
-        gathered.set(gathered.get() + store.counts().gathered);
+        let counts = store.counts();
+        gathered.set(gathered.get() + counts.gathered);
+        merged.set(merged.get() + counts.merged);
         Ok(())
     });
     if let Err(error) = outcome {
         panic!("{error}");
     }
     assert!(gathered.get() > 500, "{} went together", gathered.get());
+    assert!(merged.get() > 500, "{} were merged", merged.get());
     assert_every_key_ends(&server);
 }
 
@@ -171,6 +190,24 @@ async fn callers_that_nobody_polls_hold_up_nobody() {
     for call in stalled {
         assert!(call.await.is_granted());
     }
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_holds_up_nobody_on_another_one() {
+    let server = Server::start();
+    let (idle, driven) = (runtime(), runtime());
+    let (_store, there) = built(limits(&server), five(10, DAY)[0].1);
+    // The connection is driven by the runtime that makes it.
+    assert!(driven.block_on(there.decide(&0, 1)).is_granted());
+    let stalled = idle.block_on(async { begun(&there, 100..140) });
+    let start = Instant::now();
+    for user in 0..20 {
+        let ruling = driven.block_on(there.decide(&user, 1));
+        assert!(ruling.is_granted() && !ruling.is_degraded(), "{ruling:?}");
+    }
+    // The deadline is five seconds.
+    assert!(start.elapsed() < Duration::from_secs(4));
+    drop(stalled);
 }
 
 #[tokio::test]
